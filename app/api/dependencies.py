@@ -1,0 +1,102 @@
+"""What the routes work with: the resources that main.py builds once, and who calls.
+
+Routes take the request and hand back bytes: FastAPI's parameter solving and response models would
+cost as much as the query of a load. What it is used for is the documented contract.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+
+from app.api.auth import ApiKey, Principal, authenticate, require_scope
+from app.api.body import read_object
+from app.core.model import ThreadKey
+from app.core.ports import Health, ThreadIndex
+from app.services.ports import HistoryPorts
+from app.services.summary_report import SummaryReport
+
+Endpoint = Callable[[Request], Coroutine[object, object, Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may ask for. max_body_bytes: of the body as sent."""
+
+    max_body_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Everything a request may need, built in the lifespan and the same for every request.
+
+    build_summary: makes the summaries that are due now; raises ThreadNotFound.
+    schema: whether the database is migrated. cache: None where none is configured.
+    api_keys: empty when every call is an admin of the default tenant.
+    """
+
+    history: HistoryPorts
+    index: ThreadIndex
+    build_summary: Callable[[ThreadKey], Awaitable[SummaryReport]]
+    database: Health
+    schema: Health
+    cache: Health | None = None
+    limits: Limits = Limits()
+    api_keys: tuple[ApiKey, ...] = ()
+    require_owner: bool = False
+
+
+class DirectRoute(APIRoute):
+    """Gives the request to the endpoint as it is; refuses `Depends`, which would not run."""
+
+    def get_route_handler(self) -> Endpoint:
+        """Return the endpoint itself."""
+        if self.dependant.dependencies or self.dependencies:
+            raise TypeError(f"{self.path}: dependencies do not run on a DirectRoute")
+        endpoint: Endpoint = self.endpoint
+        return endpoint
+
+
+def api_router(tag: str, *, prefix: str = "") -> APIRouter:
+    """Return a router of direct routes; an operation's id is its function's name."""
+    return APIRouter(
+        prefix=prefix,
+        tags=[tag],
+        route_class=DirectRoute,
+        generate_unique_id_function=lambda route: route.name,
+    )
+
+
+def resources_of(request: Request) -> Resources:
+    """Return the resources of the running application."""
+    resources: Resources = request.app.state.resources
+    return resources
+
+
+def authorize(request: Request, scope: str) -> Principal:
+    """Return who calls, if they may.
+
+    Errors: Unauthenticated, MissingScope, OwnerRequired, InvalidPayload.
+    """
+    resources = resources_of(request)
+    principal = authenticate(
+        request.headers, resources.api_keys, require_owner=resources.require_owner
+    )
+    require_scope(principal, scope)
+    return principal
+
+
+async def json_body(request: Request) -> dict[str, object]:
+    """Return the request's JSON object. Errors: see app.api.body.read_object."""
+    return await read_object(request, max_bytes=resources_of(request).limits.max_body_bytes)
+
+
+def answer(
+    content: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Render an answer as JSON. Times come out in RFC 3339."""
+    return Response(
+        orjson.dumps(content, option=orjson.OPT_UTC_Z), status, headers, "application/json"
+    )

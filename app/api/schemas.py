@@ -1,0 +1,295 @@
+"""The requests of the contract: their documentation, their checks, and how they become values.
+
+Types are strict: a number is not a thread id and true is not a number. A member that is null counts
+as left out (but for `parent`). Messages are checked by the core, which names the place of what is
+wrong with them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from app.api.body import pointer_of
+from app.api.paths import MAX_ID_LENGTH, check_name, check_thread_id
+from app.core.errors import Flaw, InvalidPayload
+from app.core.ingest import parse_batch, parse_message, parse_messages, parse_metadata
+from app.core.model import Body, LoadOptions, ThreadKey
+from app.core.saving import SaveRequest
+from app.services.load import Conversation, HistoryText, Source, StoredThread
+
+MAX_WINDOW = 1000
+MAX_PAGE = 100
+LATER_FORMATS = frozenset({"anthropic", "responses", "langchain"})
+KEY_HEADER = "Idempotency-Key"
+
+_NUMBERS = frozenset({"token_budget", "window", "stride", "limit"})
+_MAX_NAMED_FIELDS = 20
+_MAX_DIGITS = 18
+_MAX_FIELD_NAME = 64
+_MESSAGE = {"$ref": "#/components/schemas/Message"}
+
+_StringOrMessage = Annotated[object, WithJsonSchema({"anyOf": [{"type": "string"}, _MESSAGE]})]
+_Messages = Annotated[object, WithJsonSchema({"type": "array", "items": _MESSAGE})]
+_Name = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH)]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class LoadParameters(_Request):
+    """What a load may ask for, in a body or in a query string."""
+
+    checkpoint_id: Annotated[_Name | None, Field(description="History as of this turn.")] = None
+    token_budget: Annotated[
+        int | None,
+        Field(ge=1, description="Most tokens of the answer; the deployment's if absent."),
+    ] = None
+    window: Annotated[
+        int | None, Field(ge=1, le=MAX_WINDOW, description="Most messages sent as they are.")
+    ] = None
+    stride: Annotated[
+        int | None,
+        Field(
+            ge=1, le=MAX_WINDOW, description="Step of the window's start; a third of the window."
+        ),
+    ] = None
+    encoding: Annotated[
+        str, Field(min_length=1, max_length=64, description="What tokens are counted in.")
+    ] = "o200k_base"
+    format: Annotated[Literal["openai", "text"], Field(description="Form of the answer.")] = (
+        "openai"
+    )
+    marker: Annotated[
+        Literal["on", "off"], Field(description="A marker right before the final turn.")
+    ] = "on"
+    strip: Annotated[
+        Literal["default", "off"],
+        Field(description="Take presentation markup out of assistant text."),
+    ] = "default"
+    large_values: Annotated[
+        Literal["inline", "stub"], Field(description="stub: a reference instead of a large value.")
+    ] = "inline"
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _is_served(cls, name: object) -> object:
+        if isinstance(name, str) and name in LATER_FORMATS:
+            raise PydanticCustomError("later", "comes in a later release; use openai or text")
+        return name
+
+    def to_options(self, message: Body | None = None) -> LoadOptions:
+        """Return the core's options."""
+        return LoadOptions(
+            message=message,
+            window=self.window,
+            stride=self.stride,
+            token_budget=self.token_budget,
+            encoding=self.encoding,
+            format=self.format,
+            marker=self.marker == "on",
+            strip=self.strip == "default",
+            stub_large=self.large_values == "stub",
+        )
+
+
+class LoadIn(LoadParameters):
+    """A load. Of `conversation`, `history` and `thread_id` the first one present is the source."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"thread_id": "t1", "message": "And the Amazon?", "token_budget": 8000},
+                {"history": "User: How long is the Nile?\nAssistant: About 6,650 km."},
+                {"conversation": [{"role": "user", "content": "How long is the Nile?"}]},
+            ]
+        }
+    )
+
+    thread_id: Annotated[str | None, Field(description="Generation 1: the stored thread.")] = None
+    history: Annotated[str | None, Field(description="Generation 2: one opaque text.")] = None
+    conversation: Annotated[
+        _Messages, Field(description="Generation 3: the messages themselves; nothing is stored.")
+    ] = None
+    message: Annotated[_StringOrMessage, Field(description="The current user turn.")] = None
+
+
+class SaveIn(_Request):
+    """A turn to be stored, whole or not at all."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "key": "turn-1",
+                    "messages": [
+                        {"role": "user", "content": "How long is the Nile?"},
+                        {"role": "assistant", "content": "About 6,650 km."},
+                    ],
+                }
+            ]
+        }
+    )
+
+    messages: Annotated[_Messages, Field(description="Oldest first.")]
+    parent: Annotated[
+        _Name | None,
+        Field(description="The head seen at load; null: the thread was empty; absent: unknown."),
+    ] = None
+    key: Annotated[
+        _Name | None, Field(description=f"The caller's own key of this turn; also as {KEY_HEADER}.")
+    ] = None
+    on_conflict: Annotated[
+        Literal["append", "reject", "branch"], Field(description="If the parent is not the head.")
+    ] = "append"
+    metadata: Annotated[
+        object, WithJsonSchema({"type": "object"}), Field(description="Kept beside the turn.")
+    ] = None
+
+
+class PageParameters(_Request):
+    """One page of a list."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 20
+    cursor: Annotated[str | None, Field(description="`next_cursor` of the page before.")] = None
+
+
+class MessagesParameters(PageParameters):
+    """One page of a thread's messages."""
+
+    order: Annotated[Literal["asc", "desc"], Field(description="asc: oldest first.")] = "asc"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """A load as the services take it. warnings: what of the request was not understood."""
+
+    thread_id: str | None
+    source: Source
+    options: LoadOptions
+    checkpoint_id: str | None
+    warnings: tuple[Mapping[str, object], ...]
+
+
+def parse_load(body: Mapping[str, object]) -> LoadRequest:
+    """Read a load from a request's body. Errors: InvalidPayload."""
+    wanted = validate(LoadIn, body)
+    if wanted.thread_id is not None:
+        check_thread_id(wanted.thread_id)
+    return LoadRequest(
+        thread_id=wanted.thread_id,
+        source=_source_of(wanted),
+        options=wanted.to_options(_message_of(wanted.message)),
+        checkpoint_id=_checked(wanted.checkpoint_id, "#/checkpoint_id"),
+        warnings=unknown_fields(LoadIn, body),
+    )
+
+
+def parse_load_query(thread_id: str, query: Mapping[str, str]) -> LoadRequest:
+    """Read a load from a query string. Errors: InvalidPayload."""
+    wanted = validate_query(LoadParameters, query)
+    return LoadRequest(
+        thread_id=thread_id,
+        source=StoredThread(),
+        options=wanted.to_options(),
+        checkpoint_id=_checked(wanted.checkpoint_id, "#/checkpoint_id"),
+        warnings=unknown_fields(LoadParameters, query),
+    )
+
+
+def parse_save(
+    thread: ThreadKey, body: Mapping[str, object], key_header: str | None
+) -> SaveRequest:
+    """Read a save. key_header: the turn's key as sent in the header. Errors: InvalidPayload."""
+    wanted = validate(SaveIn, body)
+    keys = {key for key in (wanted.key, key_header) if key is not None}
+    if len(keys) > 1:
+        raise InvalidPayload(
+            [Flaw("#/key", f"must equal the {KEY_HEADER} header, if both are sent")]
+        )
+    return SaveRequest(
+        thread=thread,
+        batch=parse_batch(wanted.messages, "#/messages"),
+        key=_checked(keys.pop() if keys else None, "#/key"),
+        parent=_checked(wanted.parent, "#/parent"),
+        parent_known="parent" in body,
+        on_conflict=wanted.on_conflict,
+        metadata=parse_metadata(wanted.metadata),
+    )
+
+
+def validate(model: type[_Model], body: Mapping[str, object]) -> _Model:
+    """Check a body's own members. Errors: InvalidPayload, none of its flaws repeats a value."""
+    given = {name: value for name, value in body.items() if value is not None}
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise InvalidPayload(_flaws_of(error)) from None
+
+
+def validate_query(model: type[_Model], query: Mapping[str, str]) -> _Model:
+    """Check a query string's parameters; decimal digits are a number where one is wanted."""
+    return validate(
+        model,
+        {
+            name: int(value) if name in _NUMBERS and _is_number(value) else value
+            for name, value in query.items()
+        },
+    )
+
+
+def unknown_fields(
+    model: type[BaseModel], body: Mapping[str, object]
+) -> tuple[Mapping[str, object], ...]:
+    """Return a warning for each member that the contract does not know, at most 20."""
+    names = [name for name in body if name not in model.model_fields]
+    return tuple(
+        {
+            "code": "unknown-field",
+            "detail": "The field is not known here and was ignored.",
+            "field": name[:_MAX_FIELD_NAME],
+        }
+        for name in names[:_MAX_NAMED_FIELDS]
+    )
+
+
+def _source_of(wanted: LoadIn) -> Source:
+    if wanted.conversation is not None:
+        return Conversation(parse_messages(wanted.conversation, "#/conversation"))
+    if wanted.history is not None:
+        return HistoryText(wanted.history)
+    if wanted.thread_id is not None:
+        return StoredThread()
+    raise InvalidPayload([Flaw("#", "must have one of thread_id, history and conversation")])
+
+
+def _message_of(message: object) -> Body | None:
+    if message is None:
+        return None
+    if isinstance(message, str):
+        return {"role": "user", "content": message}
+    return parse_message(message, "#/message")
+
+
+def _checked(name: str | None, pointer: str) -> str | None:
+    return None if name is None else check_name(name, pointer)
+
+
+def _is_number(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS
+
+
+def _flaws_of(error: ValidationError) -> list[Flaw]:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [Flaw(pointer_of(flaw["loc"]), flaw["msg"]) for flaw in found]

@@ -1,0 +1,174 @@
+"""From everything that could be sent to the answer: trimmed, marked, written, and accounted for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from app.core.exchanges import Entry, Exchange, Rules, place
+from app.core.final_turn import fit_final_turn
+from app.core.formats.format import Sections
+from app.core.marker import marker_message, summary_message
+from app.core.model import Body, Context, Coverage, Summary, SummaryState, TokenSections
+from app.core.trim import Costs, Kept, trim
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Everything that could be sent.
+
+    window: exchanges before the final turn, oldest first.
+    total:  messages that coverage accounts for.
+    """
+
+    window: Sequence[Exchange]
+    final: Exchange
+    total: int
+    pinned: Body | None = None
+    summary: Summary | None = None
+    state: SummaryState = "none"
+    warnings: tuple[Mapping[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What of a draft is sent, as messages of the answer and as exchanges they came from."""
+
+    kept: Kept
+    window: Sequence[Exchange]
+    final: Exchange
+    sections: Sections
+
+
+def draft_of(exchanges: Sequence[Exchange], *, total: int) -> Draft:
+    """Return the draft of a history whose last exchange is the final turn."""
+    if not exchanges:
+        return Draft((), Exchange(), total)
+    return Draft(exchanges[:-1], exchanges[-1], total)
+
+
+def newest(exchanges: Sequence[Exchange], number: int) -> Sequence[Exchange]:
+    """Return the last so many exchanges."""
+    return exchanges[len(exchanges) - number :]
+
+
+def costs_of(draft: Draft, rules: Rules) -> Costs:
+    """Return what each section of the draft would cost."""
+    pinned = rules.cost(draft.pinned) if draft.pinned else 0
+    marked = rules.marker and draft.final.entries
+    return Costs(
+        fixed=rules.format.reply_overhead + pinned,
+        pinned=draft.pinned is not None,
+        final=draft.final.cost,
+        marker=rules.cost(marker_message()) if marked else 0,
+        summary=rules.cost(summary_message(draft.summary.text)) if draft.summary else 0,
+        exchanges=[exchange.cost for exchange in draft.window],
+    )
+
+
+def compose(draft: Draft, rules: Rules) -> Context:
+    """Trim the draft to the budget and write it.
+
+    Shape: an exchange with a missing value cannot be sent, nor can those before it: trimmed.
+    """
+    draft = replace(draft, window=_sendable(draft.window))
+    costs = costs_of(draft, rules)
+    choice = _choose(draft, costs, rules)
+    output = rules.format.render(choice.sections)
+    tokens = _count(costs, choice, output, rules)
+    return Context(
+        output=output,
+        summary=draft.summary if choice.kept.summary else None,
+        summary_state=draft.state if choice.kept.summary else "none",
+        coverage=_cover(draft, choice),
+        tokens=tokens,
+        warnings=tuple(_warnings(draft, choice, tokens, rules)),
+    )
+
+
+def _sendable(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+    barrier = max((i for i, exchange in enumerate(exchanges) if exchange.missing), default=-1)
+    return exchanges[barrier + 1 :]
+
+
+def _choose(draft: Draft, costs: Costs, rules: Rules) -> _Choice:
+    kept = trim(costs, rules.budget)
+    window, final = newest(draft.window, kept.exchanges), draft.final
+    if costs.least > rules.budget:
+        allowed = rules.budget - (costs.least - costs.final)
+        entries, notes = fit_final_turn(final.entries, allowed, rules)
+        final = replace(final, entries=entries, warnings=(*final.warnings, *notes))
+    # Where nothing of the final turn can be sent there is nothing to point at.
+    kept = replace(kept, marker=kept.marker and bool(final.entries))
+    sections = Sections(
+        pinned=draft.pinned,
+        summary=summary_message(draft.summary.text) if draft.summary and kept.summary else None,
+        window=tuple(body for exchange in window for body in exchange.bodies),
+        marker=marker_message() if kept.marker else None,
+        final=final.bodies,
+    )
+    return _Choice(kept, window, final, sections)
+
+
+def _count(
+    costs: Costs, choice: _Choice, output: Mapping[str, object], rules: Rules
+) -> TokenSections:
+    summary = costs.summary if choice.kept.summary else 0
+    window = sum(exchange.cost for exchange in choice.window)
+    marker = costs.marker if choice.kept.marker else 0
+    added = costs.fixed + summary + window + marker + choice.final.cost
+    total = rules.format.total(output, added, rules.count)
+    return TokenSections(
+        budget=rules.budget,
+        total=total,
+        summary=summary,
+        window=window,
+        marker=marker,
+        message=choice.final.cost,
+        encoding=rules.encoding,
+        over_budget=total > rules.budget,
+    )
+
+
+def _cover(draft: Draft, choice: _Choice) -> Coverage:
+    summary = draft.summary if choice.kept.summary else None
+    reaches, begins = (summary.boundary.position, summary.begins) if summary else (0, 0)
+    window = sum(exchange.size for exchange in choice.window) + choice.final.size
+    between = draft.total - reaches - window
+    if between < 0:
+        raise ValueError("the summary reaches into the window")
+    return Coverage(
+        total=draft.total,
+        summarized=reaches - begins,
+        window=window,
+        trimmed=between + begins,
+        from_position=draft.total - window + 1 if window else None,
+    )
+
+
+def _warnings(
+    draft: Draft, choice: _Choice, tokens: TokenSections, rules: Rules
+) -> Iterator[Mapping[str, object]]:
+    yield from draft.warnings
+    for exchange in (*choice.window, choice.final):
+        yield from exchange.warnings
+    if draft.summary and not choice.kept.summary:
+        yield {
+            "code": "summary-left-out",
+            "detail": "the summary did not fit the token budget; what it covers counts as trimmed",
+        }
+    if tokens.over_budget:
+        yield _over_budget(draft, choice, rules)
+
+
+def _over_budget(draft: Draft, choice: _Choice, rules: Rules) -> Mapping[str, object]:
+    """Name the message that is too long: the largest of those that are never left out."""
+    entries = list(choice.final.entries)
+    if draft.pinned is not None:
+        entries.append(Entry(draft.pinned, rules.cost(draft.pinned), 0, ""))
+    longest = max(entries, key=lambda entry: entry.cost, default=Entry({}, 0, 0, ""))
+    return {
+        "code": "over-budget",
+        "detail": "what is never left out is over the token budget; this is its longest message",
+        "role": longest.body.get("role"),
+        "tokens": longest.cost,
+        **place(longest.position, longest.message_id),
+    }

@@ -1,0 +1,272 @@
+"""A load's answer, put together from plain values. No I/O.
+
+The three request shapes differ in where the history comes from (`assemble`: the store,
+`assemble_given`: a caller's messages, `assemble_text`: a caller's string); what is sent of it is
+chosen alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from app.core import markup, tokens
+from app.core.compose import Draft, compose, costs_of, draft_of, newest
+from app.core.digest import message_content, message_digest
+from app.core.exchanges import Entry, Exchange, Rules, prepare_exchanges
+from app.core.formats.format import Format
+from app.core.formats.openai import OpenAIFormat
+from app.core.formats.text import TextFormat
+from app.core.marker import history_message
+from app.core.messages import is_empty, is_injected, parts_of, role_of
+from app.core.model import (
+    Body,
+    Context,
+    Large,
+    LoadOptions,
+    Policy,
+    StoredMessage,
+    Summary,
+    SummaryState,
+)
+from app.core.ports import Count
+from app.core.trim import trim
+from app.core.window import grid_for, window_start
+
+DEFAULT_ENCODING = "o200k_base"
+
+RULES = tokens.rules_id(markup.VERSION, tokens.IMAGE_TOKENS)
+"""The rules id of stored counts: cleaned by the default profile, counted by app.core.tokens."""
+
+_SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one load asks for, and how it is to be read.
+
+    count: of options.encoding. rules: the id under which stored counts hold (StoredMessage.rules).
+    """
+
+    options: LoadOptions
+    policy: Policy
+    count: Count
+    profile: markup.Profile = markup.DEFAULT
+    rules: str = RULES
+    image_tokens: int = tokens.IMAGE_TOKENS
+
+    @property
+    def format(self) -> Format:
+        """The format that is asked for."""
+        if self.options.format == "text":
+            return TextFormat()
+        return OpenAIFormat(self.image_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A stored branch as one load sees it.
+
+    messages: the newest up to position, oldest first, at least back to start.
+    start:    messages before the window (WindowPlan.start).
+    summary:  covers no more than start; state says how far it is behind.
+    """
+
+    messages: Sequence[StoredMessage] = ()
+    position: int = 0
+    start: int = 0
+    summary: Summary | None = None
+    state: SummaryState = "none"
+
+
+def assemble(branch: Branch, reading: Reading) -> Context:
+    """Assemble the context of a stored thread.
+
+    Shape:  an exchange of which a large value is missing (see large_to_fetch) counts as trimmed.
+    Errors: ValueError when the summary reaches past start.
+    """
+    rules = _rules(reading)
+    return compose(_draft(branch, reading, rules), rules)
+
+
+def large_to_fetch(branch: Branch, reading: Reading) -> list[Large]:
+    """Return the values to read from blobs before assembling: those of messages that will be sent.
+
+    With stubs asked for, only what no stub can stand for: tool calls, and results in parts.
+    """
+    if not any(message.large for message in branch.messages):
+        return []
+    rules = _rules(reading)
+    draft = _draft(branch, reading, rules)
+    kept = trim(costs_of(draft, rules), rules.budget)
+    sent = [*newest(draft.window, kept.exchanges), draft.final]
+    return [large for exchange in sent for large in exchange.missing]
+
+
+def assemble_given(conversation: Sequence[Body], reading: Reading) -> Context:
+    """Assemble a context from a caller's own messages.
+
+    Shape: system messages are merged into one, first, in order; what an earlier load put in is
+        dropped. Positions and coverage count the others.
+    """
+    rules = _rules(reading)
+    given = [
+        StoredMessage(str(body.get("id") or ""), position, "", body, tokens=0, rules="")
+        for position, body in enumerate(_spoken(conversation), start=1)
+    ]
+    exchanges = _with_current(given, reading.options.message, rules)
+    exchanges = _after(exchanges, _start_of(given, exchanges, reading))
+    draft = draft_of(_within_cap(exchanges, reading), total=len(given))
+    pinned, warnings = _pin(conversation)
+    return compose(replace(draft, pinned=pinned, warnings=warnings), rules)
+
+
+def assemble_text(history: str, reading: Reading) -> Context:
+    """Assemble a context from a pre-built string, which stays one block.
+
+    Shape: cleaned as an assistant's text, then trimmed from its beginning at line breaks; a blank
+        one is an empty history. Coverage is all zero: a string holds no stored messages.
+    """
+    rules = _rules(reading)
+    draft = draft_of(_with_current([], reading.options.message, rules), total=0)
+    text = _clean(history, rules)
+    costs = costs_of(draft, rules)
+    kept = _fit_lines(text, rules.budget - costs.least - costs.marker, rules)
+    if kept.strip():
+        body = history_message(kept)
+        draft = replace(draft, window=(Exchange((Entry(body, rules.cost(body), 0, ""),)),))
+    elif not text.strip():
+        return compose(draft, rules)
+    warnings = () if kept == text else (_history_trimmed(len(text) - len(kept)),)
+    return compose(replace(draft, warnings=warnings), rules)
+
+
+def _rules(reading: Reading) -> Rules:
+    options, budget = reading.options, reading.options.token_budget
+    stored_alike = (
+        options.encoding == DEFAULT_ENCODING and options.strip and options.format == "openai"
+    )
+    return Rules(
+        format=reading.format,
+        count=reading.count,
+        encoding=options.encoding,
+        budget=reading.policy.token_budget if budget is None else budget,
+        marker=options.marker,
+        profile=reading.profile if options.strip else None,
+        trusted=reading.rules if stored_alike else None,
+        stub_large=options.stub_large,
+    )
+
+
+def _draft(branch: Branch, reading: Reading, rules: Rules) -> Draft:
+    first = branch.position - len(branch.messages)
+    messages = branch.messages[branch.start - first :]
+    exchanges = _with_current(messages, reading.options.message, rules)
+    draft = draft_of(_within_cap(exchanges, reading), total=branch.position)
+    return replace(draft, summary=branch.summary, state=branch.state)
+
+
+def _with_current(
+    messages: Sequence[StoredMessage], current: Body | None, rules: Rules
+) -> Sequence[Exchange]:
+    """Prepare the history with the current message behind it, unless it already stands there.
+
+    A current message that begins no exchange (a tool's result) goes on with the last one.
+    """
+    if current is None or is_empty(current) or (messages and _is_same(messages[-1], current)):
+        return prepare_exchanges(messages, rules)
+    unsaved = StoredMessage("", 0, "", current, tokens=0, rules="")
+    return prepare_exchanges([*messages, unsaved], rules)
+
+
+def _is_same(stored: StoredMessage, current: Body) -> bool:
+    if stored.large and stored.digest is not None:
+        return stored.digest == message_digest(current)
+    return message_content(stored.body) == message_content(current)
+
+
+def _within_cap(exchanges: Sequence[Exchange], reading: Reading) -> Sequence[Exchange]:
+    """Keep the newest exchanges that hold no more messages than a smaller window asks for."""
+    _, cap = grid_for(reading.policy, reading.options)
+    if cap is None:
+        return exchanges
+    size = kept = 0
+    for exchange in reversed(exchanges):
+        if size and size + exchange.size > cap:
+            break
+        size += exchange.size
+        kept += 1
+    return newest(exchanges, kept)
+
+
+def _spoken(conversation: Sequence[Body]) -> list[Body]:
+    return [body for body in conversation if role_of(body) not in _SYSTEM_ROLES]
+
+
+def _pin(conversation: Sequence[Body]) -> tuple[Body | None, tuple[Mapping[str, object], ...]]:
+    """Merge the system messages: strict templates take one, first (suitenumerique #197)."""
+    system = [body for body in conversation if role_of(body) in _SYSTEM_ROLES]
+    own = [body for body in system if not is_injected(body) and not is_empty(body)]
+    pinned: Body | None = {"role": "system", "content": _merge(own)} if own else None
+    return pinned, tuple(_injected_dropped(body) for body in system if is_injected(body))
+
+
+def _merge(bodies: Sequence[Body]) -> object:
+    contents = [body.get("content") for body in bodies]
+    if len(contents) == 1:
+        return contents[0]
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(str(content) for content in contents)
+    return [_as_part(part) for body in bodies for part in parts_of(body)]
+
+
+def _as_part(part: object) -> object:
+    return {"type": "text", "text": part} if isinstance(part, str) else part
+
+
+def _injected_dropped(body: Body) -> Mapping[str, object]:
+    detail = "a message that an earlier load had put in was left out"
+    return {"code": "injected-left-out", "detail": detail, "name": body["name"]}
+
+
+def _start_of(
+    given: Sequence[StoredMessage], exchanges: Sequence[Exchange], reading: Reading
+) -> int:
+    """Return where the window starts in a caller's messages; their tokens are known by now."""
+    grid, _ = grid_for(reading.policy, reading.options)
+    costs = {entry.position: entry.cost for exchange in exchanges for entry in exchange.entries}
+    counted = [replace(message, tokens=costs.get(message.position, 0)) for message in given]
+    spent = sum(message.tokens for message in counted)
+    return window_start(grid, counted, position=len(given), tokens=spent) or 0
+
+
+def _after(exchanges: Sequence[Exchange], start: int) -> Sequence[Exchange]:
+    passed = index = 0
+    while passed < start:
+        passed += exchanges[index].size
+        index += 1
+    return exchanges[index:]
+
+
+def _clean(history: str, rules: Rules) -> str:
+    if rules.profile is None:
+        return history
+    cleaned = markup.strip_message({"role": "assistant", "content": history}, rules.profile)
+    return str(cleaned["content"])
+
+
+def _fit_lines(text: str, room: int, rules: Rules) -> str:
+    """Return as many lines from the end as fit the room, as one text."""
+    if rules.cost(history_message(text)) <= room:
+        return text
+    lines = text.split("\n")
+    first, left = len(lines), room - rules.cost(history_message(""))
+    while first and (left := left - rules.count(lines[first - 1] + "\n")) >= 0:
+        first -= 1
+    # Lines cost at least as much one by one as together, in every encoding we know; look anyway.
+    while first < len(lines) and rules.cost(history_message("\n".join(lines[first:]))) > room:
+        first += 1
+    return "\n".join(lines[first:])
+
+
+def _history_trimmed(characters: int) -> Mapping[str, object]:
+    detail = "the beginning of the history did not fit the token budget"
+    return {"code": "history-trimmed", "detail": detail, "characters": characters}

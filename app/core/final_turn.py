@@ -1,0 +1,142 @@
+"""Making room inside a final turn that is over budget alone: its user message is never touched."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from app.core.exchanges import Entry, Rules, place
+from app.core.messages import calls_of, role_of
+from app.core.model import Body
+from app.core.pairs import heal
+from app.core.shorten import shorten
+
+LEAST_RESULT_TOKENS = 48
+"""A tool result is not shortened below this: less tells a model nothing. Source: our own figure."""
+
+
+def fit_final_turn(
+    entries: Sequence[Entry], allowed: int, rules: Rules
+) -> tuple[tuple[Entry, ...], tuple[Mapping[str, object], ...]]:
+    """Shorten tool results, largest first; then leave out calls with their results, oldest first.
+
+    Shape: -> entries and warnings. Units: allowed in tokens of the rules' encoding.
+    Keeps: every message that is neither a call nor a result, even over the limit.
+    """
+    calls = [index for index, entry in enumerate(entries) if calls_of(entry.body)]
+    left = tuple(entries)
+    for dropped in range(len(calls) + 1):
+        left = _without(entries, frozenset(calls[:dropped]), rules)
+        fitting = _shorten_results(left, allowed, rules)
+        if fitting is not None:
+            left = fitting
+            break
+    return left, _explain(entries, left, {entries[index].position for index in calls})
+
+
+def map_result_texts(body: Mapping[str, object], change: Callable[[str], str]) -> Body:
+    """Return the message with each text of its tool results changed; images in them stay."""
+    content = body.get("content")
+    if role_of(body) == "tool":
+        return {**body, "content": _map_texts(content, change)}
+    if not isinstance(content, list):
+        return dict(body)
+    return {**body, "content": [_map_result(part, change) for part in content]}
+
+
+def _map_result(part: object, change: Callable[[str], str]) -> object:
+    if isinstance(part, dict) and part.get("type") == "tool_result":
+        return {**part, "content": _map_texts(part.get("content"), change)}
+    return part
+
+
+def _map_texts(content: object, change: Callable[[str], str]) -> object:
+    if isinstance(content, str):
+        return change(content)
+    if not isinstance(content, list):
+        return content
+    return [_map_text(part, change) for part in content]
+
+
+def _map_text(part: object, change: Callable[[str], str]) -> object:
+    if isinstance(part, str):
+        return change(part)
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return {**part, "text": change(part["text"])}
+    return part
+
+
+def _without(entries: Sequence[Entry], dropped: frozenset[int], rules: Rules) -> tuple[Entry, ...]:
+    kept = [entry for index, entry in enumerate(entries) if index not in dropped]
+    if len(kept) == len(entries):
+        return tuple(entries)
+    # The results of a call that is gone have become lone ones; the pair rule takes them out.
+    healed, _ = heal([entry.body for entry in kept])
+    return tuple(
+        entry if body is entry.body else replace(entry, body=body, cost=rules.cost(body))
+        for entry, body in zip(kept, healed, strict=True)
+        if body is not None
+    )
+
+
+def _shorten_results(
+    entries: Sequence[Entry], allowed: int, rules: Rules
+) -> tuple[Entry, ...] | None:
+    sizes = [rules.count(text) for entry in entries for text in _result_texts(entry.body)]
+    rest = sum(entry.cost for entry in entries) - sum(sizes)
+    room = allowed - rest
+    while (level := _level(sizes, room)) is not None:
+        shortened = tuple(_shorten_entry(entry, level, rules) for entry in entries)
+        excess = sum(entry.cost for entry in shortened) - allowed
+        if excess <= 0:
+            return shortened
+        # Texts that stand inside a longer one (the text format) need not cost what they cost alone.
+        room -= excess
+    return None
+
+
+def _level(sizes: Sequence[int], room: int) -> int | None:
+    """Return the highest level that, with all larger sizes cut to it, lets them fit the room."""
+    if sum(min(size, LEAST_RESULT_TOKENS) for size in sizes) > room:
+        return None
+    ascending = sorted(sizes)
+    for index, size in enumerate(ascending):
+        share = room // (len(ascending) - index)
+        if size > share:
+            return max(share, LEAST_RESULT_TOKENS)
+        room -= size
+    return max(ascending, default=0)
+
+
+def _shorten_entry(entry: Entry, level: int, rules: Rules) -> Entry:
+    body = map_result_texts(entry.body, lambda text: shorten(text, level, rules.count))
+    return entry if body == entry.body else replace(entry, body=body, cost=rules.cost(body))
+
+
+def _result_texts(body: Mapping[str, object]) -> list[str]:
+    texts: list[str] = []
+
+    def collect(text: str) -> str:
+        texts.append(text)
+        return text
+
+    map_result_texts(body, collect)
+    return texts
+
+
+def _explain(
+    before: Sequence[Entry], after: Sequence[Entry], calls: set[int]
+) -> tuple[Mapping[str, object], ...]:
+    left = {entry.position: entry for entry in after}
+    gone = [e for e in before if e.position not in left and e.position in calls]
+    shortened = [
+        entry
+        for entry in before
+        if entry.position in left and left[entry.position].body is not entry.body
+    ]
+    return (
+        *(_warn("tool-step-left-out", "a tool call and its results did not fit", e) for e in gone),
+        *(_warn("result-shortened", "a tool result was shortened to fit", e) for e in shortened),
+    )
+
+
+def _warn(code: str, detail: str, entry: Entry) -> Mapping[str, object]:
+    return {"code": code, "detail": detail, **place(entry.position, entry.message_id)}

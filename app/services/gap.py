@@ -1,0 +1,113 @@
+"""Stale, never a hole: what stands between summary and window is condensed at once.
+
+Needed only until the background build is through, or for a window that no stored summary fits. The
+summariser is the extractive one, which quotes and takes milliseconds; no model is asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from app.core.context import DEFAULT_ENCODING, Branch
+from app.core.extract import VERSION, summarize_extractively
+from app.core.model import Body, History, Pointer, StoredMessage, Summary, ThreadKey, Turn
+from app.core.plain import plain_message
+from app.core.rolling import with_previews
+from app.core.window import exchange_starts
+from app.services.ports import HistoryPorts, run_aside
+
+MAX_GAP = 2_000
+"""The most messages one load condenses; what is older counts as trimmed until a build covers it."""
+
+
+async def fill_gap(ports: HistoryPorts, key: ThreadKey, history: History, branch: Branch) -> Branch:
+    """Return the branch with a summary of everything before its window.
+
+    Shape: branch.summary is the newest usable one, to be continued where it proves to be of this
+        branch.
+    """
+    if history.head is None or branch.start == 0:
+        return replace(branch, summary=None, state="none")
+    boundary = _pointer_at(history, branch.start)
+    epoch = history.registry.summary_epoch
+    if boundary is not None:
+        known = await ports.cache.get(key, _of_gap(boundary), epoch=epoch)
+        if known is not None:
+            return replace(branch, summary=replace(known, boundary=boundary), state="fresh")
+    after = max(branch.summary.boundary.position if branch.summary else 0, branch.start - MAX_GAP)
+    turns = await ports.store.turns(key, head=history.head, after=after)
+    boundary = boundary or _pointer_at(replace(history, turns=turns), branch.start)
+    if boundary is None:
+        return replace(branch, summary=None, state="none")  # erased meanwhile
+    summary = await _condense(ports, branch.summary, turns, boundary)
+    if summary is None:
+        return replace(branch, summary=None, state="none")
+    cached = replace(summary, boundary=_of_gap(boundary))
+    ports.later(ports.cache.put(key, cached, epoch=epoch))
+    return replace(branch, summary=summary, state="fresh")
+
+
+async def _condense(
+    ports: HistoryPorts, previous: Summary | None, turns: Sequence[Turn], boundary: Pointer
+) -> Summary | None:
+    if previous is not None and not _is_before(previous.boundary, turns):
+        previous = None  # of a branch that was left
+    after = previous.boundary.position if previous else 0
+    messages = [
+        message
+        for turn in turns
+        for message in turn.messages
+        if after < message.position <= boundary.position
+    ]
+    begins = 0 if previous else _whole(messages)
+    messages = [message for message in messages if message.position > begins]
+    count = await ports.counter.counter(DEFAULT_ENCODING)
+    text = await run_aside(
+        sum(message.tokens for message in messages) * 4,
+        lambda: summarize_extractively(
+            previous.text if previous else None,
+            [_plain(ports, message) for message in messages],
+            max_tokens=ports.policy.summary_tokens,
+            count=count,
+        ),
+    )
+    if not text:
+        return None
+    return Summary(text, boundary, "extractive", None, VERSION, datetime.now(UTC), begins)
+
+
+def _of_gap(boundary: Pointer) -> Pointer:
+    """Name a cache entry of its own: a gap's text must not stand in for a built summary."""
+    return replace(boundary, checkpoint_id=f"gap-{boundary.checkpoint_id}")
+
+
+def _plain(ports: HistoryPorts, message: StoredMessage) -> Body:
+    return plain_message(ports.clean(with_previews(message).body))
+
+
+def _whole(messages: Sequence[StoredMessage]) -> int:
+    """Return how many messages stand before the first whole exchange that was read."""
+    if not messages or messages[0].position == 1:
+        return 0
+    starts = exchange_starts([message.body for message in messages])
+    first = starts[1] if len(starts) > 1 else 0
+    return messages[first].position - 1
+
+
+def _is_before(boundary: Pointer, turns: Sequence[Turn]) -> bool:
+    """Tell whether a boundary is of the branch whose turns were read from it on."""
+    ids = {turn.checkpoint_id for turn in turns} | {turn.parent_id for turn in turns[:1]}
+    return boundary.checkpoint_id in ids
+
+
+def _pointer_at(history: History, position: int) -> Pointer | None:
+    """Return the boundary after `position` messages, None where that turn was not read."""
+    tokens = history.tokens
+    for message in reversed(history.messages):
+        if message.position == position:
+            return Pointer(message.checkpoint_id, position, tokens)
+        tokens -= message.tokens
+    first = history.turns[0] if history.turns else None
+    if first and first.parent_id and first.messages[0].position == position + 1:
+        return Pointer(first.parent_id, position, tokens)
+    return None

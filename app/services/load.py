@@ -1,0 +1,190 @@
+"""Load: read, then compute. A load writes nothing to the store and waits for no model."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from app.core.context import (
+    Branch,
+    Reading,
+    assemble,
+    assemble_given,
+    assemble_text,
+    large_to_fetch,
+)
+from app.core.errors import CheckpointNotFound
+from app.core.large import restore
+from app.core.model import Body, Context, History, LoadOptions, ThreadKey, Write
+from app.core.ports import HistoryStore
+from app.core.window import Grid, WindowPlan, grid_for, plan_window
+from app.services.gap import fill_gap
+from app.services.ports import HistoryPorts, characters_of, run_aside
+
+_CHARACTERS_A_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StoredThread:
+    """Generation 1: the history comes from the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryText:
+    """Generation 2: the history is one opaque text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Generation 3: the history is the caller's own messages."""
+
+    messages: tuple[Body, ...]
+
+
+Source: TypeAlias = StoredThread | HistoryText | Conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A load's answer. shape: the generation of the request. timings: seconds by stage."""
+
+    context: Context
+    head: str | None
+    shape: int
+    pending: tuple[Write, ...]
+    timings: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stopwatch:
+    """Adds up the seconds of each stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def time(self, stage: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+
+
+async def load_context(
+    ports: HistoryPorts,
+    key: ThreadKey | None,
+    source: Source,
+    options: LoadOptions,
+    *,
+    checkpoint_id: str | None = None,
+) -> Loaded:
+    """Load what the model should read.
+
+    Shape:  a thread that is unknown to the caller is an empty history. With a history of the
+        caller's own nothing is read but the head and what is staged under it.
+    Errors: CheckpointNotFound, UnknownEncoding, StoreUnavailable.
+    """
+    count = await ports.counter.counter(options.encoding)
+    reading = Reading(options, ports.policy, count, ports.profile, ports.rules, ports.image_tokens)
+    watch = _Stopwatch()
+    if isinstance(source, StoredThread):
+        if key is None:
+            raise ValueError("a stored thread is read by its key")
+        return await _load_stored(ports, key, reading, checkpoint_id, watch)
+    history = None
+    if key is not None:
+        with watch.time("store"):
+            history = await _read_recent(ports.store, key, Grid(1, 1, 1, 1), checkpoint_id)
+    with watch.time("assemble"):
+        context = await _assemble_sent(source, reading)
+    return _loaded(context, history, 2 if isinstance(source, HistoryText) else 3, watch)
+
+
+async def _load_stored(
+    ports: HistoryPorts,
+    key: ThreadKey,
+    reading: Reading,
+    checkpoint_id: str | None,
+    watch: _Stopwatch,
+) -> Loaded:
+    grid, _ = grid_for(ports.policy, reading.options)
+    with watch.time("store"):
+        history = await _read_recent(ports.store, key, grid, checkpoint_id)
+        if history is None:
+            return _loaded(assemble(Branch(), reading), None, 1, watch)
+        history, plan = await _read_window(ports.store, key, grid, history)
+    with watch.time("cache"):
+        pointer = plan.pointer
+        summary = await ports.read_summary(key, pointer, history.registry) if pointer else None
+    branch = Branch(history.messages, history.position, plan.start, summary, plan.state)
+    with watch.time("store"):
+        if plan.gap or (pointer and not summary):
+            branch = await fill_gap(ports, key, history, branch)
+        branch = await _restore_large(ports.store, key, branch, reading)
+    with watch.time("assemble"):
+        characters = _CHARACTERS_A_TOKEN * sum(message.tokens for message in branch.messages)
+        context = await run_aside(characters, assemble, branch, reading)
+    registry = history.registry
+    ports.notify_if_due(
+        key,
+        position=registry.position,
+        tokens=registry.tokens,
+        pointers=registry.summaries,
+    )
+    return _loaded(context, history, 1, watch)
+
+
+async def _read_recent(
+    store: HistoryStore, key: ThreadKey, grid: Grid, checkpoint_id: str | None
+) -> History | None:
+    history = await store.recent(
+        key, window=grid.window, stride=grid.stride, checkpoint_id=checkpoint_id
+    )
+    if history is None and checkpoint_id is not None:
+        raise CheckpointNotFound  # of a thread that is unknown to this caller
+    return history
+
+
+async def _read_window(
+    store: HistoryStore, key: ThreadKey, grid: Grid, history: History
+) -> tuple[History, WindowPlan]:
+    """Plan the window; read further back where one exchange is longer than all that was read."""
+    plan = plan_window(grid, history)
+    while plan is None and history.head is not None:
+        reach = 2 * max(len(history.messages), grid.window)
+        turns = await store.turns(key, head=history.head, after=max(0, history.position - reach))
+        if len(turns) <= len(history.turns):
+            break  # erased meanwhile
+        history = replace(history, turns=turns)
+        plan = plan_window(grid, history)
+    first = history.position - len(history.messages)
+    return history, plan or WindowPlan(first, None, gap=False, state="none")
+
+
+async def _restore_large(
+    store: HistoryStore, key: ThreadKey, branch: Branch, reading: Reading
+) -> Branch:
+    wanted = large_to_fetch(branch, reading)
+    if not wanted:
+        return branch
+    values = await store.values(key, wanted)
+    return replace(branch, messages=tuple(restore(m, values) for m in branch.messages))
+
+
+async def _assemble_sent(source: HistoryText | Conversation, reading: Reading) -> Context:
+    if isinstance(source, HistoryText):
+        return await run_aside(len(source.text), assemble_text, source.text, reading)
+    return await run_aside(characters_of(source.messages), assemble_given, source.messages, reading)
+
+
+def _loaded(context: Context, history: History | None, shape: int, watch: _Stopwatch) -> Loaded:
+    return Loaded(
+        context=context,
+        head=history.head if history else None,
+        shape=shape,
+        pending=history.pending if history else (),
+        timings=watch.seconds,
+    )
