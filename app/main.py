@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 
 from app.adapters.extractive_summarizer import ExtractiveSummarizer
 from app.adapters.http_summarizer import HttpSummarizer
@@ -42,7 +43,8 @@ def create_app(settings: Settings) -> FastAPI:
             app.state.resources = resources
             yield
 
-    app = FastAPI(title="Threadkeep", version="0.1.0", lifespan=lifespan)
+    # The page at /docs brings its own assets: it must work where there is no network.
+    app = FastAPIOffline(title="Threadkeep", version="0.1.0", lifespan=lifespan, redoc_url=None)
     install_api(app)
     return app
 

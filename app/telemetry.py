@@ -34,7 +34,7 @@ class JsonFormatter(logging.Formatter):
             line["request_id"] = current
         line |= {name: value for name, value in vars(record).items() if name not in _PLAIN_MEMBERS}
         if record.exc_info and record.exc_info[1]:
-            line["error"] = " <- ".join(_describe(record.exc_info[1]))
+            line["error"] = describe_error(record.exc_info[1])
         return json.dumps(line, default=str)
 
 
@@ -45,6 +45,11 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     for name in _OURS:
         logging.getLogger(name).setLevel(level.upper())
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the error's types, causes included, and the places it went through; never its text."""
+    return " <- ".join(_describe(error))
 
 
 def _describe(error: BaseException | None) -> Iterator[str]:

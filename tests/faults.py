@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Literal, TypeAlias
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 Mode = Literal["pass", "refuse", "hang", "cut"]
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -114,6 +114,8 @@ async def redis_line(redis_url: str) -> AsyncIterator[tuple[Line, str]]:
     line = Line(lambda: asyncio.open_connection(target.hostname, target.port))
     await line.tell("pass")
     try:
-        yield line, f"redis://127.0.0.1:{line.port}/0"
+        user = target.netloc.rpartition("@")[0]
+        host = f"{user}@127.0.0.1:{line.port}" if user else f"127.0.0.1:{line.port}"
+        yield line, urlunsplit(target._replace(netloc=host))
     finally:
         await line.close()

@@ -12,31 +12,38 @@ from pydantic.config import JsonDict
 
 from app.core.model import SummaryState
 
-_TURN_ID = "0000000002-5f0c1b7e9a3d4c6f8e2b1a"
+# FastAPI leaves nulls out of the document, examples included, so these have none.
+_HEAD = "0000000006-5f0c1b7e9a3d4c6f8e2b1a"
+_BEFORE = "0000000004-b27c94d01e6f8a35c2d7e1"
 _CONTEXT: JsonDict = {
     "thread_id": "t1",
-    "head": _TURN_ID,
+    "head": _HEAD,
     "shape": 1,
     "format": "openai",
     "messages": [
+        {"role": "system", "name": "threadkeep_summary", "content": "Asked about long rivers."},
         {"role": "user", "content": "How long is the Nile?"},
         {"role": "assistant", "content": "About 6,650 km."},
         {"role": "system", "name": "threadkeep_marker", "content": "The current request follows."},
         {"role": "user", "content": "And the Amazon?"},
     ],
     "summary": {
-        "state": "none",
-        "covers": 0,
-        **dict.fromkeys(("text", "boundary", "method", "model", "created_at")),
+        "text": "Asked about long rivers.",
+        "state": "fresh",
+        "covers": 4,
+        "boundary": {"checkpoint_id": _BEFORE, "position": 4},
+        "method": "model",
+        "model": "gpt-4o-mini",
+        "created_at": "2030-01-02T03:04:05Z",
     },
-    "coverage": {"total": 2, "summarized": 0, "window": 2, "trimmed": 0, "from_position": 1},
+    "coverage": {"total": 6, "summarized": 4, "window": 2, "trimmed": 0, "from_position": 5},
     "tokens": {
         "budget": 16000,
-        "total": 47,
-        "summary": 0,
+        "total": 65,
+        "summary": 15,
         "window": 22,
         "marker": 15,
-        "message": 7,
+        "message": 10,
         "encoding": "o200k_base",
         "over_budget": False,
     },
@@ -45,12 +52,12 @@ _CONTEXT: JsonDict = {
 }
 _SAVED: JsonDict = {
     "thread_id": "t1",
-    "checkpoint_id": _TURN_ID,
-    "parent_checkpoint_id": None,
+    "checkpoint_id": _HEAD,
+    "parent_checkpoint_id": _BEFORE,
     "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "messages": [
-        {"id": "msg_0a1b2c3d4e5f60718293a4b5", "role": "user", "position": 1, "new": True},
-        {"id": "msg_5f60718293a4b50a1b2c3d4e", "role": "assistant", "position": 2, "new": True},
+        {"id": "msg_0a1b2c3d4e5f60718293a4b5", "role": "user", "position": 5, "new": True},
+        {"id": "msg_5f60718293a4b50a1b2c3d4e", "role": "assistant", "position": 6, "new": True},
     ],
     "created": True,
     "rebased": False,
@@ -259,42 +266,3 @@ class ReadyOut(BaseModel):
     database: bool
     migrated: bool
     cache: bool | None
-
-
-class PayloadFlaw(BaseModel):
-    """pointer: a JSON pointer into what was sent."""
-
-    pointer: str
-    detail: str
-
-
-class Problem(BaseModel):
-    """An error (RFC 9457). type is constant; some types add members of their own."""
-
-    model_config = ConfigDict(
-        extra="allow",
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:threadkeep:problem:invalid-payload",
-                    "title": "The payload is malformed.",
-                    "status": 422,
-                    "detail": "#/messages/0/role: must be one of user, assistant, tool",
-                    "instance": "3f0c5c0a4d7b4f0e9a55d2b1c6a7e8f9",
-                    "errors": [
-                        {
-                            "pointer": "#/messages/0/role",
-                            "detail": "must be one of user, assistant, tool",
-                        }
-                    ],
-                }
-            ]
-        },
-    )
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    instance: str
-    errors: list[PayloadFlaw] | None = None

@@ -8,8 +8,6 @@ driver's error quotes parameters).
 import logging
 import re
 import time
-import traceback
-from collections.abc import Iterator
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -48,7 +46,7 @@ class RequestFrame:
         except ClientDisconnect:
             answer.status = CLIENT_GONE
         except Exception as error:  # noqa: BLE001 - the last word; logged without the error's text
-            _errors.error("unexpected error: %s", describe_error(error))
+            _errors.error("unexpected error: %s", telemetry.describe_error(error))
             await answer.fail(scope, receive)
         finally:
             _log(scope, answer.status, time.perf_counter() - began)
@@ -75,19 +73,6 @@ class _Answer:
         """Answer with a 500, unless another answer has begun; that one stays cut off."""
         if not self._started:
             await internal_problem(self.request_id)(scope, receive, self.send)
-
-
-def describe_error(error: BaseException) -> str:
-    """Return the error's types, causes included, and the places it went through; never its text."""
-    return " <- ".join(_describe_chain(error))
-
-
-def _describe_chain(error: BaseException | None) -> Iterator[str]:
-    while error is not None:
-        frames = traceback.extract_tb(error.__traceback__)
-        places = ", ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
-        yield f"{type(error).__module__}.{type(error).__qualname__} at {places}"
-        error = error.__cause__ or error.__context__
 
 
 def _request_id(scope: Scope) -> str:

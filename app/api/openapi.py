@@ -7,9 +7,9 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.api.answers import Message, Problem
+from app.api.answers import Message
 from app.api.auth import OWNER_HEADER
-from app.api.problems import MEDIA_TYPE, status_of
+from app.api.problems import MEDIA_TYPE, Problem, status_of
 from app.api.schemas import LoadIn, SaveIn
 from app.core.errors import (
     InvalidPayload,

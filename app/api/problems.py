@@ -12,6 +12,7 @@ from http import HTTPStatus
 
 import orjson
 from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -56,6 +57,45 @@ _DETAILS = {
     404: "There is no such path.",
     405: "The path does not take this method.",
 }
+
+
+class PayloadFlaw(BaseModel):
+    """pointer: a JSON pointer into what was sent."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457). type is constant; some types add members of their own."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:threadkeep:problem:invalid-payload",
+                    "title": "The payload is malformed.",
+                    "status": 422,
+                    "detail": "#/messages/0/role: must be one of user, assistant, tool",
+                    "instance": "3f0c5c0a4d7b4f0e9a55d2b1c6a7e8f9",
+                    "errors": [
+                        {
+                            "pointer": "#/messages/0/role",
+                            "detail": "must be one of user, assistant, tool",
+                        }
+                    ],
+                }
+            ]
+        },
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: list[PayloadFlaw] | None = None
 
 
 def install_problems(app: FastAPI) -> None:

@@ -110,12 +110,12 @@ class Run:
                 return items
             query["cursor"] = page.json()["next_cursor"]
 
-    async def seed(self, last: int, first: int = 1, **texts: object) -> None:
+    async def seed(self, last: int, first: int = 1, thread: str = "t1", **texts: object) -> None:
         """Save `msg NNN` from first to last, an exchange a turn; texts replace some, by `mNNN`."""
         for number in range(first, last + 1, 2):
             pair = range(number, min(number + 1, last) + 1)
             messages = [_numbered(n, texts.get(f"m{n:03}")) for n in pair]
-            await self.save({"thread": "t1", "key": f"seed-{number}", "messages": messages})
+            await self.save({"thread": thread, "key": f"seed-{number}", "messages": messages})
             assert self.saved[-1].status_code == 201, self.saved[-1].text
 
     async def build_summary(self, thread_id: str = "t1") -> Sent:
@@ -134,7 +134,9 @@ class Run:
         expect = self.case["expect"]
         for response in self.answers:
             assert response.status_code < 500, response.text
-        for wanted, response in zip(_statuses(expect, len(self.answers)), self.answers, strict=False):
+        for wanted, response in zip(
+            _statuses(expect, len(self.answers)), self.answers, strict=False
+        ):
             assert is_status(response, wanted), (wanted, response.text)
         each = expect.get("survive_each", [expect["survive"]] if "survive" in expect else [])
         loaded = self.loaded[-len(each) :] if each else []

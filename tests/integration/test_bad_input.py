@@ -3,6 +3,7 @@
 import json
 import logging
 import secrets
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -228,7 +229,7 @@ async def test_body_too_large(make_client: MakeClient, thread_id: str) -> None:
     async with make_client(max_body_bytes=2048) as client:
         path, body = path_of(thread_id, "/turns"), json.dumps(turn("x" * 2048)).encode()
 
-        async def chunks():  # type: ignore[no-untyped-def]
+        async def chunks() -> AsyncIterator[bytes]:
             for start in range(0, len(body), 100):
                 yield body[start : start + 100]
 

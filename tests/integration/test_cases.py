@@ -52,7 +52,6 @@ ELSEWHERE: Mapping[str, str] = {
 LATER: Mapping[str, str] = {
     "summary-invalidated-by-delete": "the route that redacts a message is not served yet",
     "sec-no-object-revival": "the checkpoint routes are not served yet",
-    "con-pgbouncer-transaction-mode": "no pooler among the servers that the suite starts",
 }
 """Cases of routes that do not stand yet."""
 

@@ -1,11 +1,10 @@
 """Text as it was mangled elsewhere: what is taken comes back byte for byte, the rest is refused."""
 
-import json
 from collections.abc import Mapping
 
 import pytest
 
-from tests.integration.cases import Check, Run, no_more, run_case, source_of, texts
+from tests.integration.cases import Check, Run, playing, run_case, source_of, texts
 from tests.integration.conftest import MakeClient
 
 pytestmark = pytest.mark.anyio
@@ -14,7 +13,7 @@ TURNS = "/v1/threads/t1/turns"
 
 
 async def duplicate_json_keys(run: Run) -> None:
-    """Of two equal members the last counts everywhere; the thread is the path's, whatever is sent."""
+    """Of two equal members the last counts everywhere; the thread is the path's in any case."""
     (raw,) = in_our_words(run)
     saved = await run.post(TURNS, raw)
 
@@ -36,17 +35,6 @@ async def nul_in_content(run: Run) -> None:
     assert run.saved[0].status_code == 201
     assert [texts(response) for response in run.loaded] == [["a\0b", "ok"]] * 2
     assert [message["content"] for message in await run.raw()] == ["a\0b", "ok"]
-
-
-async def nul_in_metadata_and_args(run: Run) -> None:
-    """NUL in a message's members comes back; an escape that is text stays the text it was."""
-    await run.play(run.steps[:2])  # the third is a checkpoint's
-    user, calling = await run.raw()
-    (call,) = calling["tool_calls"]
-
-    assert [saved.status_code for saved in run.saved] == [201, 201]
-    assert user["metadata"] == {"k\0": "v\0"}
-    assert call["function"]["arguments"] == r'{"p":"a\u0000b"}'
 
 
 async def kept_byte_for_byte(run: Run) -> None:
@@ -74,7 +62,7 @@ CHECKS: Mapping[str, Check] = {
     "enc-surrogate-pair-escape": surrogate_pair_escape,
     "enc-whitespace-and-newlines-kept": kept_byte_for_byte,
 }
-BY_HAND: list[str] = []
+BY_HAND = ["enc-nul-in-metadata-and-args"]
 
 
 def in_our_words(run: Run) -> list[str]:
@@ -86,3 +74,18 @@ def in_our_words(run: Run) -> list[str]:
 async def test_case(name: str, make_client: MakeClient, tenant: str) -> None:
     """A case's steps are answered as it expects, and its properties hold."""
     await run_case(name, CHECKS[name], make_client, tenant)
+
+
+async def test_nul_in_metadata_and_args(make_client: MakeClient, tenant: str) -> None:
+    """NUL in a message's members comes back; an escape that is text stays the text it was.
+
+    Source: kodustech/kodus-ai#1683 (enc-nul-in-metadata-and-args), its two saves.
+    """
+    async with playing("enc-nul-in-metadata-and-args", make_client, tenant) as run:
+        await run.play(run.steps[:2])
+        user, calling = await run.raw()
+    (call,) = calling["tool_calls"]
+
+    assert [saved.status_code for saved in run.saved] == [201, 201]
+    assert user["metadata"] == {"k\0": "v\0"}
+    assert call["function"]["arguments"] == r'{"p":"a\u0000b"}'

@@ -79,7 +79,7 @@ async def orphan_tool_at_window_start(run: Run) -> None:
 
 
 async def partial_parallel_results(run: Run) -> None:
-    """The call that got no result is left out; its siblings keep theirs, before the next question."""
+    """The call without a result is left out; its siblings keep theirs, before the next question."""
     _, calling, one, three, question = history(run.loaded[0])
 
     assert [call["id"] for call in calling["tool_calls"]] == ["c1", "c3"]

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from tests.integration.cases import CASES, Check, Run, no_more, playing, run_case, source_of, texts
+from tests.integration.cases import Check, Run, no_more, playing, run_case, source_of, texts
 from tests.integration.conftest import MakeClient
 
 pytestmark = pytest.mark.anyio
@@ -32,11 +32,13 @@ async def key_reused(run: Run) -> None:
 
 
 async def old_turn_equal_to_earlier(run: Run) -> None:
-    """Without an anchor content decides, and the answer says how to say otherwise; keys store all."""
+    """Without an anchor content decides, and the answer tells of anchors; with keys all is stored."""
     third = run.saved[2]
 
     assert (third.status_code, third.json()["created"]) == (200, False)
-    assert any("'parent'" in w["detail"] and "'key'" in w["detail"] for w in third.json()["warnings"])
+    assert any(
+        "'parent'" in w["detail"] and "'key'" in w["detail"] for w in third.json()["warnings"]
+    )
 
     for number, step in enumerate(run.steps[:3]):
         await run.save({**step["save"], "thread": "t2", "key": f"k{number}"})

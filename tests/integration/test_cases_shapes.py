@@ -1,4 +1,4 @@
-"""The three shapes of a request as they went wrong elsewhere: replays, opaque strings, odd arrays."""
+"""The shapes of a request as they went wrong elsewhere: replays, opaque strings, odd arrays."""
 
 from collections.abc import Mapping
 

@@ -1,5 +1,6 @@
 """The contract as it is published, held against what the service does."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from app.api import answers
+from app.api.problems import Problem
 from app.api.schemas import LoadIn, SaveIn, parse_load, parse_save
 from app.core.model import ThreadKey
 from app.main import create_app
@@ -96,7 +98,7 @@ def test_examples_are_taken(model: type[BaseModel]) -> None:
             assert parse_save(ThreadKey("t", "t1"), example, None).batch.stored
 
 
-@pytest.mark.parametrize("model", [answers.ContextOut, answers.SavedOut, answers.Problem])
+@pytest.mark.parametrize("model", [answers.ContextOut, answers.SavedOut, Problem])
 def test_examples_are_given(model: type[BaseModel]) -> None:
     """Every example of an answer fits its own schema."""
     for example in examples_of(model):
@@ -129,7 +131,7 @@ async def test_answers_are_as_documented(client: httpx.AsyncClient) -> None:
     assert_documented(answers.BuiltSummaryOut, summary.json())
     assert_documented(answers.ReadyOut, (await client.get("/readyz")).json())
     assert_documented(answers.HealthOut, (await client.get("/healthz")).json())
-    assert_documented(answers.Problem, (await client.get("/nowhere")).json())
+    assert_documented(Problem, (await client.get("/nowhere")).json())
 
 
 async def test_summary_as_documented(make_client: MakeClient) -> None:
@@ -149,7 +151,13 @@ async def test_summary_as_documented(make_client: MakeClient) -> None:
 async def test_context_by_path_or_body(client: httpx.AsyncClient) -> None:
     """The options of a load mean the same in a query string as in a body."""
     await client.post(path_of("options", "/turns"), json=turn("hello"))
-    options = {"window": 2, "token_budget": 500, "marker": "off", "strip": "off", "format": "text"}
+    options: dict[str, str | int] = {
+        "window": 2,
+        "token_budget": 500,
+        "marker": "off",
+        "strip": "off",
+        "format": "text",
+    }
 
     by_body = await client.post("/v1/context", json={"thread_id": "options", **options})
     by_path = await client.get(path_of("options", "/context"), params=options)
@@ -163,3 +171,13 @@ def test_thread_routes_take_the_id(app: FastAPI) -> None:
     for method, path in routes_with_an_id(app):
         parameters = app.openapi()["paths"][path][method.lower()]["parameters"]
         assert parameters[0]["name"] == "thread_id"
+
+
+async def test_docs_need_no_other_host(client: httpx.AsyncClient) -> None:
+    """The page at /docs loads its script and style from this service, and both are there."""
+    page = (await client.get("/docs")).text
+    assets = re.findall(r'(?:src|href)="([^"]+)"', page)
+
+    assert any(asset.endswith(".js") for asset in assets)
+    for asset in assets:
+        assert (await client.get(asset)).status_code == httpx.codes.OK, asset

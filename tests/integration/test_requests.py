@@ -103,7 +103,7 @@ async def test_key_in_header_and_body(client: httpx.AsyncClient, thread_id: str)
     """The key may come as a header; the same in both is one key, two different ones are refused."""
     path = path_of(thread_id, "/turns")
     body = {"messages": [{"role": "user", "content": "hello"}]}
-    header = {"Idempotency-Key": "sch\u00f6n".encode()}
+    header = {b"Idempotency-Key": "sch\u00f6n".encode()}
 
     first = await client.post(path, json=body, headers=header)
     again = await client.post(path, json={**body, "key": "sch\u00f6n"}, headers=header)

@@ -4,6 +4,7 @@ Ids in docstrings name the public report behind a test, in tests/data/cases.json
 """
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.adapters.extractive_summarizer import ExtractiveSummarizer
@@ -316,7 +317,7 @@ async def test_the_extractive_one_fills_before_the_window_cannot_reach_back(
 ) -> None:
     """With a dead model coverage is never more than two strides behind, quoted instead."""
     thread.model.mode = "error"
-    for last in range(2, 201, 2):
+    for last in range(2, 141, 2):
         await thread.grow(last)
         await build_due(thread.key, thread.builder)
         start = max(0, -(-(last - 60) // 20) * 20)
@@ -434,6 +435,32 @@ async def test_an_interrupted_import_goes_on_where_it_stopped(thread: Thread) ->
 
     assert thread.told()[before][0] == reached + 1
     assert (await thread.positions())[-1] == 260
+
+
+async def test_a_build_longer_than_its_lease_is_done_in_several(thread: Thread) -> None:
+    """Past half of the lease no call is begun; the next claim goes on where the last one wrote."""
+    await thread.grow(300)
+    ticks = itertools.count(step=60)
+    builder = replace(thread.builder, input_tokens=1_500, clock=lambda: float(next(ticks)))
+    built = await build_due(thread.key, builder)
+
+    assert len(built.summaries) == len(thread.model.bodies) > 4
+    assert [number for call in thread.told() for number in call] == list(range(1, 261))
+
+
+async def test_a_lost_durable_copy_is_made_anew(thread: Thread) -> None:
+    """Without the old text the next summary begins at the first message, and goes further."""
+    await thread.grow(52)
+    await build_due(thread.key, thread.builder)
+    blobs = tables(SCHEMA).blobs
+    async with thread.database.connection() as connection:
+        await connection.execute(delete(blobs).where(blobs.c.tenant_id == thread.key.tenant_id))
+    await thread.grow(72)
+    builder = replace(thread.builder, cache=NullSummaryCache(), input_tokens=1_000)
+    await build_due(thread.key, builder)
+
+    assert [number for call in thread.told()[1:] for number in call] == list(range(1, 41))
+    assert await thread.positions() == [20, 40]
 
 
 async def test_the_watermark_is_a_position(thread: Thread) -> None:

@@ -1,5 +1,7 @@
 """Hostile thread ids: usable on every route with one meaning, or refused on every route."""
 
+import http.client
+import json
 from collections.abc import AsyncIterator
 
 import httpx
@@ -7,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.integration.callers import bearer, key_entry, path_of, turn
-from tests.integration.conftest import MakeClient
+from tests.integration.conftest import MakeClient, StartService
 
 pytestmark = pytest.mark.anyio
 
@@ -119,13 +121,6 @@ async def test_refused_in_a_body(client: httpx.AsyncClient, thread_id: object) -
     assert response.json()["errors"][0]["pointer"] == "#/thread_id"
 
 
-async def test_dot_segment_as_it_stands(client: httpx.AsyncClient) -> None:
-    """A client that does not fold `..` away is told that no thread can be called so."""
-    url = client.base_url.copy_with(raw_path=b"/v1/threads/../context")
-
-    assert (await client.get(url)).status_code == 422
-
-
 async def test_static_words_escaped(client: httpx.AsyncClient) -> None:
     """An escaped letter of a route's own words is that letter."""
     url = client.base_url.copy_with(raw_path=b"/v1/%74hreads/t1/conte%78t")
@@ -141,3 +136,29 @@ async def test_slash_is_not_an_id(client: httpx.AsyncClient) -> None:
         404,
         "urn:threadkeep:problem:not-found",
     )
+
+
+def test_over_the_wire(start_service: StartService) -> None:
+    """A real server hands paths over as they were sent, dot segments and empty ones included."""
+    sent = {
+        "a%2Fb": "a/b",
+        "a%252Fb": "a%2Fb",
+        "%F0%9F%98%80": "😀",
+        "..%2Fx": "../x",
+        "..": None,
+        "": None,
+        "%FF": None,
+        "%zz": None,
+        "a%00b": None,
+    }
+    with start_service() as service:
+        host = service.url.removeprefix("http://")
+        for segment, thread_id in sent.items():
+            connection = http.client.HTTPConnection(host)
+            connection.request("GET", f"/v1/threads/{segment}/context")
+            response = connection.getresponse()
+            told = json.loads(response.read())
+            connection.close()
+
+            expected = (200, thread_id) if thread_id else (422, None)
+            assert (segment, response.status, told.get("thread_id")) == (segment, *expected)

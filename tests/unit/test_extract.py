@@ -163,9 +163,25 @@ def test_messages_that_say_nothing_still_give_something() -> None:
     "unit", ["a", " ", ". ", "```\n", "\n", "data:", "👩\u200d", "e\u0301", "中。"]
 )
 def test_costs_linear_time(unit: str) -> None:
-    """Half a million characters of anything take well under the second that a square would."""
-    text = unit * (500_000 // len(unit))
-    begun = time.perf_counter()
-    summarize_extractively(text, [say("assistant", text)] * 3, max_tokens=1000, count=count)
+    """Eight times the text takes nowhere near sixty-four times as long."""
 
-    assert time.perf_counter() - begun < 2
+    def seconds(length: int) -> float:
+        text = unit * (length // len(unit))
+        begun = time.perf_counter()
+        summarize_extractively(text, [say("assistant", text)] * 3, max_tokens=1000, count=count)
+        return time.perf_counter() - begun
+
+    assert seconds(400_000) < 30 * min(seconds(50_000) for _ in range(3)) + 0.3
+
+
+def test_a_counter_that_charges_for_joining_is_kept_within() -> None:
+    """Where the whole costs more than its parts, lines after the first are given up."""
+    messages = [say("user", f"Word {number}.") for number in range(50)]
+
+    def dear(text: str) -> int:
+        return count(text) * (3 if text.count("\n") > 1 else 1)
+
+    text = summarize_extractively(None, messages, max_tokens=50, count=dear)
+
+    assert dear(text) <= 50
+    assert text.startswith("- User: Word 0.")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from app.api.middleware import describe_error
 from app.api.problems import STATUS, internal_problem, problem_of, status_of
 from app.core import errors
 from app.core.errors import Flaw, InvalidPayload, StoreUnavailable, ThreadkeepError, Unauthenticated
+from app.telemetry import describe_error
 
 
 def subclasses(kind: type[ThreadkeepError]) -> Iterator[type[ThreadkeepError]]:

@@ -99,6 +99,13 @@ def test_parts_that_are_no_text_are_named() -> None:
     assert line["text"] == "Look:\n[image]\n[audio]\n[document]\n[data]"
 
 
+def test_a_refusal_is_what_the_assistant_said() -> None:
+    """OpenAI puts it beside the content."""
+    line = json.loads(render_line({"role": "assistant", "content": None, "refusal": "No."}))
+
+    assert line == {"role": "assistant", "text": "No."}
+
+
 @given(st.builds(lambda role, text: {"role": role, "content": text}, st.just("user"), TEXTS))
 def test_a_plain_message_is_a_fixed_point(message: dict[str, object]) -> None:
     """Made plain once, a message renders as it did before."""

@@ -118,7 +118,7 @@ def _opened(cursor: str, read: Callable[[str, Any], T]) -> T:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         return read(*orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise InvalidPayload([Flaw("#/cursor", "is not a cursor of this list")]) from error
 
 

@@ -83,7 +83,7 @@ async def test_request_id_is_kept(client: httpx.AsyncClient, sent: str) -> None:
 @pytest.mark.parametrize("sent", ["", "a b", "x" * 129, '"}', "caf\u00e9"])
 async def test_odd_request_id_is_replaced(client: httpx.AsyncClient, sent: str) -> None:
     """An id that could be anything else than an id is replaced, not repeated."""
-    response = await client.get("/healthz", headers={"X-Request-Id": sent.encode()})
+    response = await client.get("/healthz", headers={b"X-Request-Id": sent.encode()})
 
     assert len(response.headers["x-request-id"]) == 32
 
@@ -106,7 +106,7 @@ async def test_unexpected_error(
     )
     [line] = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert "RuntimeError" in line
-    assert "test_problems.py" in line
+    assert "test_problems_http.py" in line
     assert "ZEBRA" not in line + response.text + caplog.text
 
 
