@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from app.adapters.embedded import EmbeddedFailed, embedded_servers
 from app.adapters.sql.migrate import MigrationError, migrate
 from app.core.errors import StoreUnavailable
-from app.main import create_app
+from app.main import create_app, strip_profile
 from app.settings import PREFIX, Settings, SettingsInvalid, load_settings, parse_api_key
 from app.telemetry import configure_logging
 
@@ -62,6 +62,7 @@ def build_app() -> FastAPI:
 
 def _serve(_: argparse.Namespace) -> int:
     settings = load_settings()
+    strip_profile(settings)  # a bad rule stops the start before anything is touched
     configure_logging(settings.log_level)
     if settings.migrate:
         asyncio.run(migrate(settings.database_url, settings.db_schema))

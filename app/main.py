@@ -1,6 +1,6 @@
 """The composition root: opens what the service needs, hands it down as values, closes it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -21,8 +21,7 @@ from app.api.auth import ApiKey
 from app.api.dependencies import Limits, Resources
 from app.api.install import install_api
 from app.core.context import DEFAULT_ENCODING
-from app.core.markup import DEFAULT as DEFAULT_PROFILE
-from app.core.markup import strip_message
+from app.core.markup import Profile, make_profile, strip_message
 from app.core.model import Policy
 from app.core.ports import Count
 from app.core.tokens import rules_id
@@ -31,11 +30,15 @@ from app.services.ports import HistoryPorts
 from app.services.summary import Builder, build_due
 from app.services.summary_report import build_summary
 from app.services.summary_worker import SummaryWorker
-from app.settings import Settings
+from app.settings import Settings, SettingsInvalid, variable_of
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Make the application. Nothing is opened before its lifespan begins."""
+    """Make the application. Nothing is opened before its lifespan begins.
+
+    Errors: SettingsInvalid.
+    """
+    strip_profile(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -49,6 +52,17 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
+def strip_profile(settings: Settings) -> Profile:
+    """Return the built-in strip rules and the deployment's own.
+
+    Errors: SettingsInvalid with one sentence that names the variable and the rule.
+    """
+    rules = {"unwrap": settings.strip_unwrap, "drop": settings.strip_drop}
+    for action, selectors in rules.items():
+        _profile(f"strip_{action}", {action: selectors})
+    return _profile("strip_drop", rules)
+
+
 @asynccontextmanager
 async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     """Open everything, in the order of need; close it in reverse, also when the opening fails."""
@@ -57,6 +71,7 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     async with AsyncExitStack() as stack:
         database = _open_database(settings, stack)
         cache = _open_cache(settings, stack)
+        profile = strip_profile(settings)
         counter = EncodingTokenCounter()
         count = await counter.counter(DEFAULT_ENCODING)
         builder = Builder(
@@ -65,7 +80,7 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
             cache=cache,
             model=_open_model(settings, count, stack),
             fallback=ExtractiveSummarizer(count=count),
-            clean=partial(strip_message, profile=DEFAULT_PROFILE),
+            clean=partial(strip_message, profile=profile),
             count=count,
             policy=_policy(settings),
             lease_seconds=settings.lease_seconds,
@@ -79,14 +94,21 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
             cache=cache,
             counter=counter,
             policy=builder.policy,
-            profile=DEFAULT_PROFILE,
-            rules=rules_id(DEFAULT_PROFILE.version, settings.image_tokens),
+            profile=profile,
+            rules=rules_id(profile.version, settings.image_tokens),
             image_tokens=settings.image_tokens,
             max_turn_messages=settings.max_turn_messages,
             notify=worker.notify,
             later=later.run,
         )
         yield _resources(settings, ports, builder, database)
+
+
+def _profile(field: str, rules: Mapping[str, Sequence[str]]) -> Profile:
+    try:
+        return make_profile(**rules)
+    except ValueError as error:
+        raise SettingsInvalid(f"{variable_of(field)} is wrong: {error}") from None
 
 
 def _resources(

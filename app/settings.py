@@ -27,6 +27,8 @@ _API_KEY = re.compile(
     r":(?P<digest>[0-9a-fA-F]{64})"
     r"(:(?P<scopes>(read|write|admin)(\+(read|write|admin))*))?"
 )
+# A comma inside the brackets is part of an attribute's value.
+_BETWEEN_SELECTORS = re.compile(r",(?![^\[\]]*\])")
 
 
 class SettingsInvalid(Exception):
@@ -195,6 +197,16 @@ class Settings(BaseSettings):
     image_tokens: int = Field(
         1000, ge=0, description="Tokens an image or file counts for; providers take 85 to 1,600."
     )
+    strip_unwrap: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Comma-separated selectors of your own interface's tags, such as `ui-card` or"
+        " `div[data-widget]`: a load takes the tags out and leaves the words (docs/markup.md).",
+    )
+    strip_drop: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Comma-separated selectors of elements that a load takes out whole. Stored"
+        " counts of other rules are made anew on load.",
+    )
     max_body_bytes: int = Field(1_048_576, ge=1024, description="Bytes of a request body: 1 MiB.")
     max_turn_messages: int = Field(
         200, ge=1, description="Messages one save may store; more is a transcript, not a turn."
@@ -215,6 +227,13 @@ class Settings(BaseSettings):
         if len({key.digest for key in keys}) < len(keys):
             raise ValueError("the same key stands there twice")
         return keys
+
+    @field_validator("strip_unwrap", "strip_drop", mode="before")
+    @classmethod
+    def _split_selectors(cls, text: object) -> object:
+        if not isinstance(text, str):
+            return text
+        return tuple(rule.strip() for rule in _BETWEEN_SELECTORS.split(text) if rule.strip())
 
     @model_validator(mode="after")
     def _fit_together(self) -> "Settings":

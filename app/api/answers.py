@@ -67,14 +67,16 @@ _SAVED: JsonDict = {
 
 
 class Message(BaseModel):
-    """One message; members beyond these are kept as they are."""
+    """One message, or a Responses item (by type); members beyond these are kept as they are."""
 
     model_config = ConfigDict(
         extra="allow", json_schema_extra={"examples": [{"role": "user", "content": "Hello"}]}
     )
 
-    role: str
+    role: str | None = None
     content: str | list[object] | None = None
+    type: str | None = None
+    data: dict[str, object] | None = None
     name: str | None = None
     tool_calls: list[object] | None = None
     tool_call_id: str | None = None
@@ -150,7 +152,11 @@ class PendingOut(BaseModel):
 
 
 class ContextOut(BaseModel):
-    """What the model should read. `messages`, or `text` in the format `text`."""
+    """What the model should read.
+
+    `messages` in the format that was asked for, or `text` in the format `text`; `anthropic` adds
+    `system`, blocks to send as the request's own `system` (none: an empty list).
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [_CONTEXT]})
 
@@ -159,6 +165,7 @@ class ContextOut(BaseModel):
     shape: Literal[1, 2, 3]
     format: str
     messages: list[Message] | None = None
+    system: list[dict[str, object]] | None = None
     text: str | None = None
     summary: ContextSummaryOut
     coverage: CoverageOut

@@ -65,7 +65,7 @@ async def _load(request: Request, principal: Principal, wanted: LoadRequest) -> 
 
 
 def context_json(wanted: LoadRequest, loaded: Loaded) -> Mapping[str, object]:
-    """Return the answer to a load; `output` brings `messages` or `text`."""
+    """Return the answer to a load; `output` brings `messages` (and `system`) or `text`."""
     context = loaded.context
     return {
         "thread_id": wanted.thread_id,

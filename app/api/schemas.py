@@ -15,21 +15,20 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
-    field_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from app.api.body import pointer_of
 from app.api.paths import MAX_ID_LENGTH, check_name, check_thread_id
+from app.core.dialects.neutral import Dialect
 from app.core.errors import Flaw, InvalidPayload
 from app.core.ingest import parse_batch, parse_message, parse_messages, parse_metadata
-from app.core.model import Body, LoadOptions, ThreadKey
+from app.core.messages import role_of
+from app.core.model import Body, Conflicts, FormatName, LoadOptions, ThreadKey
 from app.core.saving import SaveRequest
 from app.services.load import Conversation, HistoryText, Source, StoredThread
 
 MAX_WINDOW = 1000
 MAX_PAGE = 100
-LATER_FORMATS = frozenset({"anthropic", "responses", "langchain"})
 KEY_HEADER = "Idempotency-Key"
 
 _NUMBERS = frozenset({"token_budget", "window", "stride", "limit"})
@@ -68,9 +67,7 @@ class LoadParameters(_Request):
     encoding: Annotated[
         str, Field(min_length=1, max_length=64, description="What tokens are counted in.")
     ] = "o200k_base"
-    format: Annotated[Literal["openai", "text"], Field(description="Form of the answer.")] = (
-        "openai"
-    )
+    format: Annotated[FormatName, Field(description="Form of the answer.")] = "openai"
     marker: Annotated[
         Literal["on", "off"], Field(description="A marker right before the final turn.")
     ] = "on"
@@ -81,13 +78,6 @@ class LoadParameters(_Request):
     large_values: Annotated[
         Literal["inline", "stub"], Field(description="stub: a reference instead of a large value.")
     ] = "inline"
-
-    @field_validator("format", mode="before")
-    @classmethod
-    def _is_served(cls, name: object) -> object:
-        if isinstance(name, str) and name in LATER_FORMATS:
-            raise PydanticCustomError("later", "comes in a later release; use openai or text")
-        return name
 
     def to_options(self, message: Body | None = None) -> LoadOptions:
         """Return the core's options."""
@@ -143,16 +133,13 @@ class SaveIn(_Request):
     )
 
     messages: Annotated[_Messages, Field(description="Oldest first.")]
+    format: Annotated[Dialect | None, Field(description="Told from the messages if absent.")] = None
     parent: Annotated[
         _Name | None,
         Field(description="The head seen at load; null: the thread was empty; absent: unknown."),
     ] = None
-    key: Annotated[
-        _Name | None, Field(description=f"The caller's own key of this turn; also as {KEY_HEADER}.")
-    ] = None
-    on_conflict: Annotated[
-        Literal["append", "reject", "branch"], Field(description="If the parent is not the head.")
-    ] = "append"
+    key: Annotated[_Name | None, Field(description=f"Of the turn; also as {KEY_HEADER}.")] = None
+    on_conflict: Annotated[Conflicts, Field(description="If parent is not the head.")] = "append"
     metadata: Annotated[
         object, WithJsonSchema({"type": "object"}), Field(description="Kept beside the turn.")
     ] = None
@@ -220,7 +207,7 @@ def parse_save(
         )
     return SaveRequest(
         thread=thread,
-        batch=parse_batch(wanted.messages, "#/messages"),
+        batch=parse_batch(wanted.messages, "#/messages", wanted.format),
         key=_checked(keys.pop() if keys else None, "#/key"),
         parent=_checked(wanted.parent, "#/parent"),
         parent_known="parent" in body,
@@ -275,11 +262,14 @@ def _source_of(wanted: LoadIn) -> Source:
 
 
 def _message_of(message: object) -> Body | None:
-    if message is None:
-        return None
     if isinstance(message, str):
         return {"role": "user", "content": message}
-    return parse_message(message, "#/message")
+    body = None if message is None else parse_message(message, "#/message")
+    if body and role_of(body) in {"system", "developer"}:
+        raise InvalidPayload(
+            [Flaw("#/message/role", "must not be a system role: it would stand last")]
+        )
+    return body
 
 
 def _checked(name: str | None, pointer: str) -> str | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
+from app.core.dialects.view import client_id, is_item
 from app.core.digest import message_digest
 from app.core.messages import begins_exchange, calls_of, results_of, role_of
 from app.core.model import Body, StoredMessage
@@ -92,20 +93,36 @@ def orphan_results(
     Shape: before is what the thread ends with; None: not known, and results that open the batch
         pass.
     """
-    calls: set[str] | None = None if before is None else set()
+    made = _Open(None if before is None else set(), set())
     for body in before or ():
-        calls = _open_calls(calls, body)
+        made = made.after(body)
     for index, body in enumerate(bodies):
-        if calls is not None and not calls.issuperset(results_of(body)):
+        if not made.holds(results_of(body)):
             yield index
-        calls = _open_calls(calls, body)
+        made = made.after(body)
 
 
-def _open_calls(calls: set[str] | None, body: Mapping[str, object]) -> set[str] | None:
-    # By adjacency: results follow the message that called, with nothing but results between.
-    if made := calls_of(body):
-        return {call.id for call in made}
-    return calls if results_of(body) else set()
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Calls that a result may answer.
+
+    adjacent: of the message that called, with nothing but results since; None: not known.
+    items:    calls that are items of their own, which other items may part from their outputs.
+    """
+
+    adjacent: set[str] | None
+    items: set[str]
+
+    def holds(self, results: Sequence[str]) -> bool:
+        return self.adjacent is None or (self.adjacent | self.items).issuperset(results)
+
+    def after(self, body: Mapping[str, object]) -> "_Open":
+        calls = {call.id for call in calls_of(body)}
+        if is_item(body):
+            return _Open(self.adjacent, self.items | calls)
+        if begins_exchange(body):
+            return _Open(set(), set())
+        return _Open(calls or (self.adjacent if results_of(body) else set()), self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +137,12 @@ def _match(batch: Sequence[Body], tail: Sequence[StoredMessage], strip: Strip) -
     ids: dict[str, int] = {}
     contents: dict[bytes, int] = {}
     for index, message in enumerate(tail):
-        for name in {message.id, _client_id(message.body)}:
+        for name in {message.id, client_id(message.body)}:
             ids[name] = ids.get(name, 0) | 1 << index
         for digest in set(_digests(message, strip)):
             contents[digest] = contents.get(digest, 0) | 1 << index
     ids.pop("", None)
-    known = [ids.get(_client_id(body), 0) for body in batch]
+    known = [ids.get(client_id(body), 0) for body in batch]
     return _Matches(
         bits=tuple(
             bits or contents.get(message_digest(body), 0)
@@ -133,11 +150,6 @@ def _match(batch: Sequence[Body], tail: Sequence[StoredMessage], strip: Strip) -
         ),
         by_id=tuple(bits > 0 for bits in known),
     )
-
-
-def _client_id(body: Mapping[str, object]) -> str:
-    name = body.get("id")
-    return name if isinstance(name, str) else ""
 
 
 def _digests(message: StoredMessage, strip: Strip) -> Iterator[bytes]:
@@ -164,7 +176,10 @@ def _overlap(bits: Sequence[int], size: int, total: int) -> int:
 
 
 def _late_retry(batch: Sequence[Body], bits: Sequence[int], size: int, window: int) -> range | None:
+    # A question and an answer: "Yes." alone may well be the answer to two questions (ADR 0012).
     if not any(role_of(body) == "assistant" for body in batch):
+        return None
+    if not any(begins_exchange(body) for body in batch):
         return None
     outside = max(size - window, 0)
     ends = _ends_of_runs(bits, (1 << size) - (1 << outside))
@@ -185,7 +200,11 @@ def _diverged(
     exchanges = _exchanges(batch)
     if len(exchanges) < 2:  # noqa: PLR2004 - one exchange alone is a turn, not a transcript
         return None
-    common = _known_id(matches) or _common_exchange(exchanges, tail, matches.bits)
+    common = (
+        _known_id(matches)
+        or _common_exchange(exchanges, tail, matches.bits)
+        or _common_question(tail, matches.bits[0], total)
+    )
     return None if common is None else _first_difference(common, tail, matches.bits, total)
 
 
@@ -212,6 +231,15 @@ def _common_exchange(
         if ends := _ends_of_runs(bits[exchange.start : exchange.stop], starts) & stops:
             return exchange.start, ends.bit_length() - len(exchange)
     return None
+
+
+def _common_question(
+    tail: Sequence[StoredMessage], mask: int, total: int
+) -> tuple[int, int] | None:
+    """Return where the batch begins with the thread's first or last question."""
+    starts = [index for index, message in enumerate(tail) if begins_exchange(message.body)]
+    ends = starts[-1:] + (starts[:1] if len(tail) == total else [])
+    return next(((0, index) for index in ends if mask >> index & 1), None)
 
 
 def _first_difference(

@@ -1,4 +1,4 @@
-"""From everything that could be sent to the answer: trimmed, marked, written, and accounted for."""
+"""From everything that could be sent to the answer: trimmed, marked, rendered, accounted for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,9 @@ from app.core.exchanges import Entry, Exchange, Rules, place
 from app.core.final_turn import fit_final_turn
 from app.core.formats.format import Sections
 from app.core.marker import marker_message, summary_message
+from app.core.messages import role_of
 from app.core.model import Body, Context, Coverage, Summary, SummaryState, TokenSections
+from app.core.opening import open_with_user
 from app.core.trim import Costs, Kept, trim
 
 
@@ -17,6 +19,7 @@ class Draft:
 
     window: exchanges before the final turn, oldest first.
     total:  messages that coverage accounts for.
+    recap:  what a caller's own messages say of what came before them, as a load once put it in.
     """
 
     window: Sequence[Exchange]
@@ -25,7 +28,13 @@ class Draft:
     pinned: Body | None = None
     summary: Summary | None = None
     state: SummaryState = "none"
+    recap: Body | None = None
     warnings: tuple[Mapping[str, object], ...] = ()
+
+    @property
+    def told(self) -> Body | None:
+        """The message that stands for what came before the window."""
+        return summary_message(self.summary.text) if self.summary else self.recap
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +61,13 @@ def newest(exchanges: Sequence[Exchange], number: int) -> Sequence[Exchange]:
 
 def costs_of(draft: Draft, rules: Rules) -> Costs:
     """Return what each section of the draft would cost."""
-    pinned = rules.cost(draft.pinned) if draft.pinned else 0
     marked = rules.marker and draft.final.entries
     return Costs(
-        fixed=rules.format.reply_overhead + pinned,
+        fixed=rules.format.reply_overhead + _framed_cost(draft.pinned, rules),
         pinned=draft.pinned is not None,
         final=draft.final.cost,
-        marker=rules.cost(marker_message()) if marked else 0,
-        summary=rules.cost(summary_message(draft.summary.text)) if draft.summary else 0,
+        marker=_framed_cost(marker_message(), rules) if marked else 0,
+        summary=_framed_cost(draft.told, rules),
         exchanges=[exchange.cost for exchange in draft.window],
     )
 
@@ -96,16 +104,27 @@ def _choose(draft: Draft, costs: Costs, rules: Rules) -> _Choice:
         allowed = rules.budget - (costs.least - costs.final)
         entries, notes = fit_final_turn(final.entries, allowed, rules)
         final = replace(final, entries=entries, warnings=(*final.warnings, *notes))
-    # Where nothing of the final turn can be sent there is nothing to point at.
-    kept = replace(kept, marker=kept.marker and bool(final.entries))
+    if rules.format.opens_with_user:
+        *window, final = open_with_user([*window, final], rules)
+    # Where nothing of the final turn can be sent, or nothing before it, there is nothing to mark.
+    before = draft.pinned or kept.summary or any(exchange.sent for exchange in window)
+    kept = replace(kept, marker=kept.marker and bool(before) and bool(final.sent))
     sections = Sections(
-        pinned=draft.pinned,
-        summary=summary_message(draft.summary.text) if draft.summary and kept.summary else None,
-        window=tuple(body for exchange in window for body in exchange.bodies),
-        marker=marker_message() if kept.marker else None,
-        final=final.bodies,
+        pinned=_framed(draft.pinned, rules),
+        summary=_framed(draft.told if kept.summary else None, rules),
+        window=tuple(body for exchange in window for body in exchange.sent),
+        marker=_framed(marker_message() if kept.marker else None, rules),
+        final=final.sent,
     )
     return _Choice(kept, window, final, sections)
+
+
+def _framed(body: Body | None, rules: Rules) -> Body | None:
+    return rules.format.frame(body) if body else None
+
+
+def _framed_cost(body: Body | None, rules: Rules) -> int:
+    return rules.cost(rules.format.frame(body)) if body else 0
 
 
 def _count(
@@ -115,6 +134,7 @@ def _count(
     window = sum(exchange.cost for exchange in choice.window)
     marker = costs.marker if choice.kept.marker else 0
     added = costs.fixed + summary + window + marker + choice.final.cost
+    added -= rules.format.saved(choice.sections)
     total = rules.format.total(output, added, rules.count)
     return TokenSections(
         budget=rules.budget,
@@ -150,7 +170,9 @@ def _warnings(
     yield from draft.warnings
     for exchange in (*choice.window, choice.final):
         yield from exchange.warnings
-    if draft.summary and not choice.kept.summary:
+        for entry in exchange.entries:
+            yield from entry.warnings
+    if draft.told and not choice.kept.summary:
         yield {
             "code": "summary-left-out",
             "detail": "the summary did not fit the token budget; what it covers counts as trimmed",
@@ -163,12 +185,13 @@ def _over_budget(draft: Draft, choice: _Choice, rules: Rules) -> Mapping[str, ob
     """Name the message that is too long: the largest of those that are never left out."""
     entries = list(choice.final.entries)
     if draft.pinned is not None:
-        entries.append(Entry(draft.pinned, rules.cost(draft.pinned), 0, ""))
-    longest = max(entries, key=lambda entry: entry.cost, default=Entry({}, 0, 0, ""))
+        cost = _framed_cost(draft.pinned, rules)
+        entries.append(Entry(draft.pinned, "openai", (), cost))
+    longest = max(entries, key=lambda entry: entry.cost, default=Entry({}, "openai", (), 0))
     return {
         "code": "over-budget",
         "detail": "what is never left out is over the token budget; this is its longest message",
-        "role": longest.body.get("role"),
+        "role": role_of(longest.body) or None,
         "tokens": longest.cost,
         **place(longest.position, longest.message_id),
     }

@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 
 from app.core import markup, tokens
 from app.core.compose import Draft, compose, costs_of, draft_of, newest
+from app.core.dialects.neutral import Dialect
+from app.core.dialects.recognise import recognise
+from app.core.dialects.view import client_id
 from app.core.digest import message_content, message_digest
 from app.core.exchanges import Entry, Exchange, Rules, prepare_exchanges
 from app.core.formats.format import Format
-from app.core.formats.openai import OpenAIFormat
-from app.core.formats.text import TextFormat
+from app.core.formats.named import format_named
+from app.core.given import take_conversation
 from app.core.marker import history_message
-from app.core.messages import is_empty, is_injected, parts_of, role_of
+from app.core.messages import is_empty
 from app.core.model import (
     Body,
     Context,
@@ -36,8 +39,6 @@ DEFAULT_ENCODING = "o200k_base"
 RULES = tokens.rules_id(markup.VERSION, tokens.IMAGE_TOKENS)
 """The rules id of stored counts: cleaned by the default profile, counted by app.core.tokens."""
 
-_SYSTEM_ROLES = frozenset({"system", "developer"})
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -56,9 +57,7 @@ class Reading:
     @property
     def format(self) -> Format:
         """The format that is asked for."""
-        if self.options.format == "text":
-            return TextFormat()
-        return OpenAIFormat(self.image_tokens)
+        return format_named(self.options.format, self.image_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +103,21 @@ def large_to_fetch(branch: Branch, reading: Reading) -> list[Large]:
 def assemble_given(conversation: Sequence[Body], reading: Reading) -> Context:
     """Assemble a context from a caller's own messages.
 
-    Shape: system messages are merged into one, first, in order; what an earlier load put in is
-        dropped. Positions and coverage count the others.
+    Shape: system messages are merged into one, first, in order; a summary that an earlier load put
+        in stands as the summary again, its marker is left out. Positions and coverage count the
+        others.
     """
     rules = _rules(reading)
+    taken = take_conversation(conversation)
     given = [
-        StoredMessage(str(body.get("id") or ""), position, "", body, tokens=0, rules="")
-        for position, body in enumerate(_spoken(conversation), start=1)
+        _unsaved(body, taken.dialect, position)
+        for position, body in enumerate(taken.spoken, start=1)
     ]
     exchanges = _with_current(given, reading.options.message, rules)
     exchanges = _after(exchanges, _start_of(given, exchanges, reading))
     draft = draft_of(_within_cap(exchanges, reading), total=len(given))
-    pinned, warnings = _pin(conversation)
-    return compose(replace(draft, pinned=pinned, warnings=warnings), rules)
+    draft = replace(draft, pinned=taken.pinned, recap=taken.recap, warnings=taken.warnings)
+    return compose(draft, rules)
 
 
 def assemble_text(history: str, reading: Reading) -> Context:
@@ -132,7 +133,9 @@ def assemble_text(history: str, reading: Reading) -> Context:
     kept = _fit_lines(text, rules.budget - costs.least - costs.marker, rules)
     if kept.strip():
         body = history_message(kept)
-        draft = replace(draft, window=(Exchange((Entry(body, rules.cost(body), 0, ""),)),))
+        written = rules.format.frame(body)
+        entry = Entry(body, "openai", (written,), rules.cost(written))
+        draft = replace(draft, window=(Exchange((entry,)),))
     elif not text.strip():
         return compose(draft, rules)
     warnings = () if kept == text else (_history_trimmed(len(text) - len(kept)),)
@@ -173,8 +176,13 @@ def _with_current(
     """
     if current is None or is_empty(current) or (messages and _is_same(messages[-1], current)):
         return prepare_exchanges(messages, rules)
-    unsaved = StoredMessage("", 0, "", current, tokens=0, rules="")
+    unsaved = _unsaved(current, recognise([current]), 0)
     return prepare_exchanges([*messages, unsaved], rules)
+
+
+def _unsaved(body: Body, dialect: Dialect, position: int) -> StoredMessage:
+    name = client_id(body) if position else ""
+    return StoredMessage(name, position, "", body, tokens=0, rules="", dialect=dialect)
 
 
 def _is_same(stored: StoredMessage, current: Body) -> bool:
@@ -195,36 +203,6 @@ def _within_cap(exchanges: Sequence[Exchange], reading: Reading) -> Sequence[Exc
         size += exchange.size
         kept += 1
     return newest(exchanges, kept)
-
-
-def _spoken(conversation: Sequence[Body]) -> list[Body]:
-    return [body for body in conversation if role_of(body) not in _SYSTEM_ROLES]
-
-
-def _pin(conversation: Sequence[Body]) -> tuple[Body | None, tuple[Mapping[str, object], ...]]:
-    """Merge the system messages: strict templates take one, first (suitenumerique #197)."""
-    system = [body for body in conversation if role_of(body) in _SYSTEM_ROLES]
-    own = [body for body in system if not is_injected(body) and not is_empty(body)]
-    pinned: Body | None = {"role": "system", "content": _merge(own)} if own else None
-    return pinned, tuple(_injected_dropped(body) for body in system if is_injected(body))
-
-
-def _merge(bodies: Sequence[Body]) -> object:
-    contents = [body.get("content") for body in bodies]
-    if len(contents) == 1:
-        return contents[0]
-    if all(isinstance(content, str) for content in contents):
-        return "\n\n".join(str(content) for content in contents)
-    return [_as_part(part) for body in bodies for part in parts_of(body)]
-
-
-def _as_part(part: object) -> object:
-    return {"type": "text", "text": part} if isinstance(part, str) else part
-
-
-def _injected_dropped(body: Body) -> Mapping[str, object]:
-    detail = "a message that an earlier load had put in was left out"
-    return {"code": "injected-left-out", "detail": detail, "name": body["name"]}
 
 
 def _start_of(
@@ -255,16 +233,20 @@ def _clean(history: str, rules: Rules) -> str:
 
 def _fit_lines(text: str, room: int, rules: Rules) -> str:
     """Return as many lines from the end as fit the room, as one text."""
-    if rules.cost(history_message(text)) <= room:
+    if _history_cost(text, rules) <= room:
         return text
     lines = text.split("\n")
-    first, left = len(lines), room - rules.cost(history_message(""))
+    first, left = len(lines), room - _history_cost("", rules)
     while first and (left := left - rules.count(lines[first - 1] + "\n")) >= 0:
         first -= 1
     # Lines cost at least as much one by one as together, in every encoding we know; look anyway.
-    while first < len(lines) and rules.cost(history_message("\n".join(lines[first:]))) > room:
+    while first < len(lines) and _history_cost("\n".join(lines[first:]), rules) > room:
         first += 1
     return "\n".join(lines[first:])
+
+
+def _history_cost(text: str, rules: Rules) -> int:
+    return rules.cost(rules.format.frame(history_message(text)))
 
 
 def _history_trimmed(characters: int) -> Mapping[str, object]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
+from app.core.dialects.items import item_content
+from app.core.dialects.view import chat_view, is_item
 from app.core.messages import TEXT_PART_TYPES
 from app.core.model import Body, ThreadKey
 
@@ -77,8 +79,12 @@ def message_content(body: Mapping[str, object]) -> Body:
 
     Shape: a member that is null, and an empty list of calls, counts as absent; a list of one plain
         text part (type and text, nothing else) counts as its string. Ids, times and metadata are
-        not content.
+        not content. A Responses item that is no message is its own members without id and status;
+        a LangChain message is what it would say as a chat message.
     """
+    if is_item(body):
+        return item_content(body)
+    body = chat_view(body)
     content = {name: body[name] for name in _MEMBERS if body.get(name) is not None}
     if content.get("tool_calls") == []:
         del content["tool_calls"]

@@ -1,14 +1,17 @@
-"""From stored messages to exchanges that can be sent: cleaned, healed, and counted once."""
+"""From stored messages to exchanges that can be sent: cleaned, healed, written, counted once."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from app.core.formats.format import Format
+from app.core.dialects.neutral import Dialect
+from app.core.dialects.view import content_of, with_content
+from app.core.formats.format import Format, Translated
+from app.core.healing import heal_exchange, order_with_pairs
 from app.core.markup import Profile, strip_message
-from app.core.messages import calls_of, results_of
+from app.core.messages import results_of
 from app.core.model import Body, Large, StoredMessage
-from app.core.pairs import Repair, heal
+from app.core.pairs import Repair
 from app.core.ports import Count
 from app.core.tokens import SENT_MEMBERS
 from app.core.window import exchange_starts
@@ -18,11 +21,13 @@ _REPAIRED = {
     "result-without-call": "a tool result was left out: it follows no call",
     "empty-message": "a message was left out: it says nothing",
 }
+_ROLE_DIALECTS = frozenset({"openai", "anthropic"})
+_CONTENTS = frozenset({"content", "data.content"})
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the messages of one load are cleaned, counted and chosen.
+    """How the messages of one load are cleaned, written, counted and chosen.
 
     budget:  in tokens of the encoding, which count counts in.
     marker:  one is wanted.
@@ -40,18 +45,30 @@ class Rules:
     stub_large: bool
 
     def cost(self, body: Mapping[str, object]) -> int:
-        """Return what one message costs in this load's format and encoding."""
+        """Return what one written message costs in this load's format and encoding."""
         return self.format.cost(body, self.count)
+
+    def cost_all(self, bodies: Sequence[Body]) -> int:
+        """Return what written messages cost together, at most."""
+        return sum(map(self.cost, bodies))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message on its way out. position: 0 when it is not stored."""
+    """One message on its way out.
+
+    body:     cleaned and healed, in the dialect it was stored in.
+    sent:     as the format writes it: none, one or several messages, of this cost.
+    position: 0 when it is not stored.
+    """
 
     body: Body
+    dialect: Dialect
+    sent: tuple[Body, ...]
     cost: int
-    position: int
-    message_id: str
+    position: int = 0
+    message_id: str = ""
+    warnings: tuple[Mapping[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +90,9 @@ class Exchange:
         return sum(entry.cost for entry in self.entries)
 
     @property
-    def bodies(self) -> tuple[Body, ...]:
+    def sent(self) -> tuple[Body, ...]:
         """Its messages as they are sent."""
-        return tuple(entry.body for entry in self.entries)
+        return tuple(body for entry in self.entries for body in entry.sent)
 
 
 def prepare_exchanges(messages: Sequence[StoredMessage], rules: Rules) -> list[Exchange]:
@@ -86,22 +103,34 @@ def prepare_exchanges(messages: Sequence[StoredMessage], rules: Rules) -> list[E
 
 
 def prepare_exchange(messages: Sequence[StoredMessage], rules: Rules) -> Exchange:
-    """Clean, heal and count the messages of one exchange."""
+    """Clean, heal, write and count the messages of one exchange."""
     shown = [_show(message, rules) for message in messages]
-    healed, repairs = heal(shown)
-    entries = tuple(
-        Entry(body, _cost(message, body, body is was, rules), message.position, message.id)
+    healed, repairs, widows = heal_exchange(shown)
+    entries = [
+        _enter(message, body, body is was, rules)
         for message, was, body in zip(messages, shown, healed, strict=True)
         if body is not None
-    )
+    ]
+    if rules.format.pairs_meet:
+        order = order_with_pairs([entry.body for entry in entries])
+        entries = [entries[index] for index in order]
     return Exchange(
-        entries,
+        tuple(entries),
         size=len(messages) - sum(message.position == 0 for message in messages[-1:]),
-        warnings=tuple(_warning(repair, messages[repair.index]) for repair in repairs),
+        warnings=(
+            *(_warning(repair, messages[repair.index]) for repair in repairs),
+            *(_widowed(messages[index]) for index in widows),
+        ),
         missing=tuple(
             large for message in messages if message.large for large in _missing(message, rules)
         ),
     )
+
+
+def rewrite(entry: Entry, body: Body, rules: Rules) -> Entry:
+    """Return the entry with another body, written and counted anew."""
+    written = rules.format.translate(body, entry.dialect)
+    return replace(entry, body=body, sent=written.bodies, cost=rules.cost_all(written.bodies))
 
 
 def large_stub(large: Large) -> Body:
@@ -124,7 +153,10 @@ def _show(message: StoredMessage, rules: Rules) -> Body:
     body = message.body if rules.profile is None else strip_message(message.body, rules.profile)
     for large in message.large:
         if _can_stub(message, large):
-            body = {**body, "content": [large_stub(large)]}
+            stub = [large_stub(large)]
+            body = (
+                {**body, "output": stub} if large.member == "output" else with_content(body, stub)
+            )
     return body
 
 
@@ -132,31 +164,41 @@ def _missing(message: StoredMessage, rules: Rules) -> list[Large]:
     return [
         large
         for large in message.large
-        if large.member in SENT_MEMBERS and not (rules.stub_large and _can_stub(message, large))
+        if _is_sent(message, large) and not (rules.stub_large and _can_stub(message, large))
     ]
+
+
+def _is_sent(message: StoredMessage, large: Large) -> bool:
+    return large.member in SENT_MEMBERS or message.dialect not in _ROLE_DIALECTS
 
 
 def _can_stub(message: StoredMessage, large: Large) -> bool:
     """Tell whether a stub may take the value's place: calls and results in parts would be lost."""
-    if large.member != "content":
-        return False
-    parts = {"role": "user", "content": message.body.get("content")}
-    return not calls_of(parts) and not results_of(parts)
+    if large.member == "output":
+        return bool(results_of(message.body))
+    return large.member in _CONTENTS and not content_of(message.body)
 
 
-def _cost(message: StoredMessage, body: Body, unchanged: bool, rules: Rules) -> int:
+def _enter(message: StoredMessage, body: Body, unchanged: bool, rules: Rules) -> Entry:
+    written = rules.format.translate(body, message.dialect)
+    return Entry(
+        body,
+        message.dialect,
+        written.bodies,
+        _cost(message, written, unchanged, rules),
+        message.position,
+        message.id,
+        tuple(_notes(written, message)),
+    )
+
+
+def _cost(message: StoredMessage, written: Translated, unchanged: bool, rules: Rules) -> int:
     missing = _missing(message, rules) if message.large else []
-    if message.large and not missing:
-        return rules.cost(body)
-    if unchanged and message.rules == rules.trusted:
+    trusted = message.dialect == "openai" and message.rules == rules.trusted
+    if unchanged and trusted and (missing or not message.large):
         return message.tokens
     # Missing ones were counted by other rules when stored: near enough to choose what to read.
-    small = {name: value for name, value in body.items() if not _is_large(message, name)}
-    return rules.cost(small) + sum(large.tokens for large in missing)
-
-
-def _is_large(message: StoredMessage, member: str) -> bool:
-    return any(large.member == member for large in message.large)
+    return rules.cost_all(written.bodies) + sum(large.tokens for large in missing)
 
 
 def _warning(repair: Repair, message: StoredMessage) -> Mapping[str, object]:
@@ -167,3 +209,24 @@ def _warning(repair: Repair, message: StoredMessage) -> Mapping[str, object]:
         **place(message.position, message.id),
         **calls,
     }
+
+
+def _widowed(message: StoredMessage) -> Mapping[str, object]:
+    detail = "reasoning was left out: what it led to is not sent"
+    return {"code": "reasoning-left-out", "detail": detail, **place(message.position, message.id)}
+
+
+def _notes(written: Translated, message: StoredMessage) -> Iterator[Mapping[str, object]]:
+    where = place(message.position, message.id)
+    if written.lost:
+        detail = "parts of a message were left out: the format has no place for them"
+        what = sorted(set(written.lost))
+        yield {"code": "not-carried", "detail": detail, **where, "what": what}
+    if written.wrapped:
+        detail = "a call's arguments are no JSON object, so they were wrapped in one"
+        yield {
+            "code": "arguments-wrapped",
+            "detail": detail,
+            **where,
+            "tool_call_ids": list(written.wrapped),
+        }

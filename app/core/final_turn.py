@@ -1,9 +1,11 @@
 """Making room inside a final turn that is over budget alone: its user message is never touched."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
-from app.core.exchanges import Entry, Rules, place
+from app.core.dialects.items import is_output
+from app.core.dialects.langchain import data_of
+from app.core.exchanges import Entry, Rules, place, rewrite
+from app.core.healing import widowed_reasoning
 from app.core.messages import calls_of, role_of
 from app.core.model import Body
 from app.core.pairs import heal
@@ -11,6 +13,8 @@ from app.core.shorten import shorten
 
 LEAST_RESULT_TOKENS = 48
 """A tool result is not shortened below this: less tells a model nothing. Source: our own figure."""
+
+_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 
 
 def fit_final_turn(
@@ -33,7 +37,17 @@ def fit_final_turn(
 
 
 def map_result_texts(body: Mapping[str, object], change: Callable[[str], str]) -> Body:
-    """Return the message with each text of its tool results changed; images in them stay."""
+    """Return the message with each text of its tool results changed; images in them stay.
+
+    Shape: of any dialect; the result of a call that only a provider's client knows is left whole.
+    """
+    data = data_of(body)
+    if data is not None:
+        content = data.get("content")
+        changed = _map_texts(content, change) if role_of(body) == "tool" else content
+        return {**body, "data": {**data, "content": changed}}
+    if body.get("type") in _OUTPUTS and is_output(body):
+        return {**body, "output": _map_texts(body.get("output"), change)}
     content = body.get("content")
     if role_of(body) == "tool":
         return {**body, "content": _map_texts(content, change)}
@@ -65,14 +79,20 @@ def _map_text(part: object, change: Callable[[str], str]) -> object:
 
 
 def _without(entries: Sequence[Entry], dropped: frozenset[int], rules: Rules) -> tuple[Entry, ...]:
-    kept = [entry for index, entry in enumerate(entries) if index not in dropped]
-    if len(kept) == len(entries):
+    if not dropped:
         return tuple(entries)
+    bodies = [entry.body for entry in entries]
+    kept = [index for index in range(len(entries)) if index not in dropped]
     # The results of a call that is gone have become lone ones; the pair rule takes them out.
-    healed, _ = heal([entry.body for entry in kept])
+    healed, _ = heal([bodies[index] for index in kept])
+    left: list[Body | None] = [None] * len(entries)
+    for index, body in zip(kept, healed, strict=True):
+        left[index] = body
+    for index in widowed_reasoning(bodies, left):
+        left[index] = None
     return tuple(
-        entry if body is entry.body else replace(entry, body=body, cost=rules.cost(body))
-        for entry, body in zip(kept, healed, strict=True)
+        entry if body is entry.body else rewrite(entry, body, rules)
+        for entry, body in zip(entries, left, strict=True)
         if body is not None
     )
 
@@ -108,7 +128,7 @@ def _level(sizes: Sequence[int], room: int) -> int | None:
 
 def _shorten_entry(entry: Entry, level: int, rules: Rules) -> Entry:
     body = map_result_texts(entry.body, lambda text: shorten(text, level, rules.count))
-    return entry if body == entry.body else replace(entry, body=body, cost=rules.cost(body))
+    return entry if body == entry.body else rewrite(entry, body, rules)
 
 
 def _result_texts(body: Mapping[str, object]) -> list[str]:

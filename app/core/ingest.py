@@ -5,39 +5,25 @@ A flaw's text never repeats what was sent: it ends up in answers and logs.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
+from app.core.dialects.checking import message_flaws
+from app.core.dialects.neutral import Dialect
+from app.core.dialects.recognise import recognise, sign_of
+from app.core.dialects.roles import ROLES
 from app.core.digest import canonical
 from app.core.errors import Flaw, InvalidPayload
-from app.core.messages import MARKER_NAME, TEXT_PART_TYPES, is_injected
+from app.core.injected import injected_name, take_out
+from app.core.messages import MARKER_NAME, role_of
 from app.core.model import Body
-
-ROLES: Mapping[str, str] = {
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "system": "system",
-    "developer": "developer",
-    "human": "user",
-    "ai": "assistant",
-    "function": "tool",
-}
-"""Every spelling of a role that is taken, and its canonical one."""
 
 MAX_FLAWS = 20
 MAX_DEPTH = 64
 MAX_METADATA_BYTES = 16 * 1024
 
-_ROLE_FLAW = "must be one of user, assistant, tool, system, developer, human, ai, function"
 _PREAMBLE_ROLES = frozenset({"system", "developer"})
-_CONTENT_ELSEWHERE = ("tool_calls", "function_call", "refusal", "audio")
 _MAX_POINTER_NAME = 80
-_PART_STRINGS = {
-    **dict.fromkeys(TEXT_PART_TYPES, ("text",)),
-    "tool_use": ("id", "name"),
-    "tool_result": ("tool_use_id",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +34,14 @@ class Batch:
     indexes:    for each of `stored`, its index in the list as sent, from 0.
     ignored:    {index, role, reason} of the others; reason: injected, preamble, ephemeral, history.
     transcript: a marker stood in the list, so what came before it was history.
+    dialect:    how the messages are written.
     """
 
     stored: tuple[Body, ...]
     indexes: tuple[int, ...]
     ignored: tuple[Mapping[str, object], ...]
     transcript: bool
+    dialect: Dialect = "openai"
 
 
 def parse_message(value: object, pointer: str) -> Body:
@@ -72,14 +60,19 @@ def parse_messages(values: object, pointer: str) -> tuple[Body, ...]:
     return _parsed(values, chain.from_iterable(flaws))
 
 
-def parse_batch(values: object, pointer: str) -> Batch:
+def parse_batch(values: object, pointer: str, dialect: Dialect | None = None) -> Batch:
     """Check the messages of a save and set aside what is never stored.
 
-    Errors: InvalidPayload with up to 20 flaws, one of them for a list without a message.
+    Shape:  dialect is the one that the caller names; None: told from the messages.
+    Errors: InvalidPayload with up to 20 flaws, one of them for a list without a message, and one
+        for each message that is in another dialect than the rest or the one named.
     """
     if values == []:
         raise InvalidPayload((Flaw(pointer, "must hold at least one message"),))
-    return split_preamble(parse_messages(values, pointer))
+    bodies = parse_messages(values, pointer)
+    named = dialect or recognise(bodies)
+    _refuse(_dialect_flaws(bodies, pointer, named, strict=dialect is not None))
+    return replace(split_preamble(bodies), dialect=named)
 
 
 def parse_metadata(value: object, pointer: str = "#/metadata") -> Body:
@@ -103,17 +96,23 @@ def parse_metadata(value: object, pointer: str = "#/metadata") -> Body:
 def split_preamble(bodies: Sequence[Body]) -> Batch:
     """Set aside what is never stored: injected and system messages, ephemeral ones, and history.
 
-    Shape: history is what stands before the last structural marker, if there is one.
+    Shape: history is what stands before the last structural marker, if there is one; a user's
+        message of parts loses those that a load put into it.
     """
-    markers = [index for index, body in enumerate(bodies) if _is_marker(body)]
+    cleaned = [take_out(body) for body in bodies]
+    markers = [
+        index
+        for index, (_, marked) in enumerate(cleaned)
+        if marked or injected_name(bodies[index]) == MARKER_NAME
+    ]
     start = markers[-1] if markers else 0
-    reasons = [_reason(body, before=index < start) for index, body in enumerate(bodies)]
-    indexes = tuple(index for index, reason in enumerate(reasons) if not reason)
+    left = [body for body, _ in cleaned]
+    reasons = [_reason(body, before=index < start) for index, body in enumerate(left)]
     return Batch(
-        stored=tuple(bodies[index] for index in indexes),
-        indexes=indexes,
+        stored=tuple(b for b, reason in zip(left, reasons, strict=True) if b and not reason),
+        indexes=tuple(index for index, reason in enumerate(reasons) if not reason),
         ignored=tuple(
-            {"index": index, "role": bodies[index]["role"], "reason": reason}
+            {"index": index, "role": role_of(bodies[index]), "reason": reason}
             for index, reason in enumerate(reasons)
             if reason
         ),
@@ -121,25 +120,38 @@ def split_preamble(bodies: Sequence[Body]) -> Batch:
     )
 
 
-def _is_marker(body: Body) -> bool:
-    return is_injected(body) and body["name"] == MARKER_NAME
-
-
-def _reason(body: Body, *, before: bool) -> str:
-    if is_injected(body):
+def _reason(body: Body | None, *, before: bool) -> str:
+    if body is None or injected_name(body):
         return "injected"
-    if body["role"] in _PREAMBLE_ROLES:
+    if role_of(body) in _PREAMBLE_ROLES:
         return "preamble"
     if body.get("ephemeral") is True:
         return "ephemeral"
     return "history" if before else ""
 
 
+def _dialect_flaws(
+    bodies: Sequence[Body], pointer: str, dialect: Dialect, *, strict: bool
+) -> Iterator[Flaw]:
+    """Find what contradicts the dialect; LangChain's messages have nothing in common with others.
+
+    Shape: strict also refuses what only another dialect writes, which else passes as it is.
+    """
+    for index, body in enumerate(bodies):
+        sign = sign_of(body)
+        wrapped = (sign == "langchain") != (dialect == "langchain")
+        if wrapped or (strict and sign not in (None, dialect)):
+            yield Flaw(f"{pointer}/{index}", f"must be written in the {dialect} dialect")
+
+
 def _parsed(values: Sequence[object], flaws: Iterator[Flaw]) -> tuple[Body, ...]:
     _refuse(flaws)
-    return tuple(
-        {**value, "role": ROLES[value["role"]]} for value in values if isinstance(value, dict)
-    )
+    return tuple(_canonical(value) for value in values if isinstance(value, dict))
+
+
+def _canonical(value: Body) -> Body:
+    role = value.get("role")
+    return {**value, "role": ROLES[role]} if isinstance(role, str) else value
 
 
 def _refuse(flaws: Iterable[Flaw]) -> None:
@@ -152,85 +164,7 @@ def _message_flaws(value: object, pointer: str) -> Iterator[Flaw]:
         yield Flaw(pointer, "must be an object with role and content")
         return
     yield from _value_flaws(value, pointer)
-    spelling = value.get("role")
-    role = ROLES.get(spelling) if isinstance(spelling, str) else None
-    if role is None:
-        yield Flaw(f"{pointer}/role", _ROLE_FLAW)
-        return
-    yield from _content_flaws(value, role, f"{pointer}/content")
-    yield from _string_flaws(value, ("name", "tool_call_id", "refusal"), pointer, optional=True)
-    yield from _call_flaws(value, role, pointer)
-    if role == "tool" and value.get("tool_call_id") is None and value.get("name") is None:
-        yield Flaw(f"{pointer}/tool_call_id", "must name the call that this result answers")
-
-
-def _content_flaws(body: Mapping[str, object], role: str, pointer: str) -> Iterator[Flaw]:
-    content = body.get("content")
-    if isinstance(content, str):
-        return
-    if content is None:
-        if role != "assistant" or not any(body.get(member) for member in _CONTENT_ELSEWHERE):
-            yield Flaw(pointer, "must be there, but for an assistant message that calls tools")
-    elif not isinstance(content, list) or not content:
-        yield Flaw(pointer, "must be a string or a non-empty array of parts")
-    else:
-        for index, part in enumerate(content):
-            yield from _part_flaws(part, f"{pointer}/{index}")
-
-
-def _part_flaws(part: object, pointer: str) -> Iterator[Flaw]:
-    if isinstance(part, str):
-        return
-    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        yield Flaw(pointer, "must be a string or an object with a string 'type'")
-        return
-    yield from _string_flaws(part, _PART_STRINGS.get(part["type"], ()), pointer)
-
-
-def _call_flaws(body: Mapping[str, object], role: str, pointer: str) -> Iterator[Flaw]:
-    legacy = body.get("function_call")
-    if legacy is not None:
-        yield from _named_flaws(legacy, "arguments", f"{pointer}/function_call")
-    calls = body.get("tool_calls")
-    pointer = f"{pointer}/tool_calls"
-    if calls is None:
-        return
-    if not isinstance(calls, list):
-        yield Flaw(pointer, "must be an array of calls")
-    elif calls and role != "assistant":
-        yield Flaw(pointer, "must be left out: only an assistant message calls tools")
-    else:
-        for index, call in enumerate(calls):
-            yield from _one_call_flaws(call, f"{pointer}/{index}")
-
-
-def _one_call_flaws(call: object, pointer: str) -> Iterator[Flaw]:
-    if not isinstance(call, dict):
-        yield Flaw(pointer, "must be an object")
-        return
-    yield from _string_flaws(call, ("id",), pointer, optional=True)
-    if call.get("function") is not None:
-        yield from _named_flaws(call["function"], "arguments", f"{pointer}/function")
-    elif call.get("custom") is not None:
-        yield from _named_flaws(call["custom"], "input", f"{pointer}/custom")
-    elif not isinstance(call.get("name"), str) or not isinstance(call.get("args"), dict):
-        yield Flaw(pointer, "must have 'function' or 'custom' (or LangChain's 'name' and 'args')")
-
-
-def _named_flaws(value: object, text: str, pointer: str) -> Iterator[Flaw]:
-    if isinstance(value, dict):
-        yield from _string_flaws(value, ("name", text), pointer)
-    else:
-        yield Flaw(pointer, "must be an object")
-
-
-def _string_flaws(
-    value: Mapping[str, object], members: Iterable[str], pointer: str, *, optional: bool = False
-) -> Iterator[Flaw]:
-    for member in members:
-        found = value.get(member)
-        if not isinstance(found, str) and not (optional and found is None):
-            yield Flaw(f"{pointer}/{member}", "must be a string")
+    yield from message_flaws(value, pointer)
 
 
 def _value_flaws(value: object, pointer: str, depth: int = 1) -> Iterator[Flaw]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TypeAlias
 
+from app.core.dialects.langchain import data_of
 from app.core.digest import message_digest, message_id
 from app.core.messages import text_of
 from app.core.model import Body, Large, NewMessage, StoredMessage
@@ -26,7 +27,12 @@ _FLAG_LETTERS = range(0x1F1E6, 0x1F200)
 _SKELETON = {
     "tool_use": ("type", "id", "name"),
     "tool_result": ("type", "tool_use_id"),
+    "function_call": ("type", "call_id", "id", "name"),
+    "custom_tool_call": ("type", "call_id", "id", "name"),
 }
+# In LangChain's additional_kwargs: the calls as the provider sent them.
+_REPEATED = ("tool_calls", "function_call")
+_DATA = "data."
 
 
 def prepare(
@@ -42,7 +48,7 @@ def prepare(
         body,
         turn_identity,
         index,
-        preview=lambda member: _preview(member, cleaned.get(member)),
+        preview=lambda member: _preview(member, _members(cleaned).get(member)),
         tokens=lambda member: tokens - cost(_without(cleaned, member)),
     )
     if not large:
@@ -61,14 +67,14 @@ def split_large(
     """Take the members whose JSON is over 8 KiB out of a message.
 
     Shape: -> the message with those members null (calls and results keep their ids and names, so
-        that pairs and exchanges can be told without the blob), and each member's JSON text.
+        that pairs and exchanges can be told without the blob), and each member's JSON text. Of a
+        LangChain message it is the members of its data, as `data.content` and the like.
     Units: preview and tokens are asked for each large member by name.
     """
-    texts = {member: _json(value) for member, value in body.items()}
+    members = _members(body)
+    texts = {member: _json(value) for member, value in members.items()}
     large = {member: text for member, text in texts.items() if len(text) > INLINE_BYTES}
-    small = {
-        member: _placeholder(value) if member in large else value for member, value in body.items()
-    }
+    small = _replaced(body, {member: _placeholder(members[member]) for member in large})
     owner = message_id(turn_identity, index)
     return small, tuple(
         (
@@ -89,12 +95,9 @@ def split_large(
 def join_large(body: Mapping[str, object], values: Mapping[str, bytes]) -> Body:
     """Put large members back: the message as it was, member order included.
 
-    Shape: values are JSON texts by member name; members not among them stay as they are.
+    Shape: values are JSON texts by Large.member; members not among them stay as they are.
     """
-    return {
-        member: json.loads(values[member]) if member in values else value
-        for member, value in body.items()
-    }
+    return _replaced(body, {member: json.loads(text) for member, text in values.items()})
 
 
 def restore(message: StoredMessage, blobs: Mapping[tuple[str, str], bytes]) -> StoredMessage:
@@ -122,13 +125,31 @@ def cut_preview(text: str) -> str:
     return text[: cut or PREVIEW_CHARACTERS]
 
 
+def _members(body: Mapping[str, object]) -> Mapping[str, object]:
+    """Return what may be large, by the name it has as Large.member."""
+    data = data_of(body)
+    if data is None:
+        return body
+    return {f"{_DATA}{name}": value for name, value in data.items()}
+
+
+def _replaced(body: Mapping[str, object], values: Mapping[str, object]) -> Body:
+    data = data_of(body)
+    if data is None:
+        return {member: values.get(member, value) for member, value in body.items()}
+    inner = {name: values.get(f"{_DATA}{name}", value) for name, value in data.items()}
+    return {**body, "data": inner}
+
+
 def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _placeholder(value: object) -> object:
-    if isinstance(value, dict) and "arguments" in value:
-        return _pick(value, ("name",))
+    if isinstance(value, dict):
+        named = _pick(value, ("name",)) if "arguments" in value else {}
+        named |= {name: _placeholder(value[name]) for name in _REPEATED if value.get(name)}
+        return named or None
     if not isinstance(value, list):
         return None
     return [bones for item in value if (bones := _bones(item)) is not None] or None
@@ -151,13 +172,14 @@ def _pick(value: Mapping[str, object], members: tuple[str, ...]) -> Body:
 
 def _channel_name(member: str) -> str:
     # A member's name is the client's: a column may not take it (NUL), nor an index (its length).
-    if member.isascii() and member.isidentifier() and len(member) <= _MAX_CHANNEL_NAME:
+    plain = member.isascii() and member.removeprefix(_DATA).isidentifier()
+    if plain and len(member) <= _MAX_CHANNEL_NAME:
         return member
     return sha256(member.encode()).hexdigest()[:22]
 
 
 def _preview(member: str, value: object) -> str:
-    if member == "content":
+    if member in ("content", f"{_DATA}content"):
         return cut_preview(text_of({"content": value}))
     if value is None:
         return ""
@@ -165,7 +187,11 @@ def _preview(member: str, value: object) -> str:
 
 
 def _without(body: Mapping[str, object], member: str) -> Body:
-    return {name: value for name, value in body.items() if name != member}
+    data = data_of(body)
+    if data is None:
+        return {name: value for name, value in body.items() if name != member}
+    inner = {name: value for name, value in data.items() if f"{_DATA}{name}" != member}
+    return {**body, "data": inner}
 
 
 def _belongs_together(left: str, right: str) -> bool:

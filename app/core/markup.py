@@ -6,6 +6,7 @@ The result is a fixed point, a subsequence of the text, and comes in linear time
 
 from collections.abc import Mapping
 
+from app.core.dialects.view import content_of, with_content
 from app.core.markup_blocks import read_blocks
 from app.core.markup_cut import cut
 from app.core.markup_inline import read_inline
@@ -59,16 +60,16 @@ def strip_text(text: str, profile: Profile = DEFAULT) -> str:
 
 
 def strip_message(body: Mapping[str, object], profile: Profile = DEFAULT) -> Body:
-    """Return an assistant's message with its text parts cleaned; any other as it is.
+    """Return an assistant's message with its text parts cleaned, in any dialect; others as is.
 
     Shape: the same object when nothing changes; parts keep their number, order and other members.
     """
     whole = body if isinstance(body, dict) else dict(body)
     if role_of(body) != "assistant":
         return whole
-    content = body.get("content")
+    content = content_of(body)
     cleaned = _content(content, profile)
-    return whole if cleaned is content else {**body, "content": cleaned}
+    return whole if cleaned is content else with_content(body, cleaned)
 
 
 def _content(content: object, profile: Profile) -> object:

@@ -55,6 +55,12 @@ class Selector:
     attribute: str
     value: str | None
 
+    def __str__(self) -> str:
+        if not self.attribute:
+            return self.tag
+        value = "" if self.value is None else f"={self.value}"
+        return f"{self.tag}[{self.attribute}{value}]"
+
     def matches(self, tag: str, attributes: str) -> bool:
         """Tell whether an opening tag (name in lower case, its attributes as written) is meant."""
         if self.tag not in ("", tag):
@@ -99,7 +105,7 @@ def make_profile(unwrap: Sequence[str] = (), drop: Sequence[str] = ()) -> Profil
     """
     more_unwrap, more_drop = _selectors(unwrap), _selectors(drop)
     if both := sorted(more_unwrap.keys() & more_drop.keys()):
-        raise ValueError(f"strip rule {both[0]!r} cannot both unwrap and drop.")
+        raise ValueError(f"strip rule {str(more_drop[both[0]])!r} cannot both unwrap and drop.")
     extra = [f"unwrap {key}" for key in sorted(more_unwrap)]
     extra += [f"drop {key}" for key in sorted(more_drop)]
     digest = hashlib.sha256("\n".join(extra).encode()).hexdigest()[:8]

@@ -1,11 +1,15 @@
-"""Looking into one message, whatever dialect its parts speak. Nothing here changes a message.
+"""Looking into one message, whatever dialect it speaks. Nothing here changes a message.
 
+A load asks these of every message, several times: what has a role is answered without a detour;
+the other dialects are looked at as chat messages (app.core.dialects.view).
 Sources: OpenAI chat completions (`tool_calls`, deprecated `function_call`, role `tool`), Anthropic
 messages (`tool_use` and `tool_result` blocks), OpenAI content parts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from app.core.dialects.view import chat_view, role_elsewhere
 
 SUMMARY_NAME = "threadkeep_summary"
 MARKER_NAME = "threadkeep_marker"
@@ -24,13 +28,18 @@ class Call:
 
 
 def role_of(message: Mapping[str, object]) -> str:
-    """Return the message's role, "" where it has none."""
+    """Return the message's role, "" where it has none.
+
+    Shape: a Responses call or reasoning item is the assistant's, an output a tool's.
+    """
     role = message.get("role")
-    return role if isinstance(role, str) else ""
+    return role if isinstance(role, str) else role_elsewhere(message)
 
 
 def parts_of(message: Mapping[str, object]) -> list[object]:
     """Return the content as a list of parts; a plain string is one part, null is none."""
+    if message.get("role") is None:
+        message = chat_view(message)
     content = message.get("content")
     if content is None:
         return []
@@ -53,19 +62,37 @@ def text_of(message: Mapping[str, object]) -> str:
 
 
 def calls_of(message: Mapping[str, object]) -> list[Call]:
-    """Return the tool calls the message makes, in order."""
-    return list(_calls(message))
+    """Return the tool calls the message makes, each once, in order; not what a server runs."""
+    if message.get("role") is None:
+        message = chat_view(message)
+    calls: list[Call] = []
+    if message.get("role") == "tool":
+        return calls
+    if tool_calls := message.get("tool_calls"):
+        calls += [_call(call) for call in _dicts(tool_calls)]
+    legacy = message.get("function_call")
+    if isinstance(legacy, dict):
+        calls.append(Call(id="", name=str(legacy.get("name") or "")))
+    content = message.get("content")
+    if isinstance(content, list):
+        calls += [_call(part) for part in _dicts(content) if part.get("type") == "tool_use"]
+    return calls
 
 
 def results_of(message: Mapping[str, object]) -> list[str]:
     """Return the ids of the calls the message answers, in order; "" where it names none."""
-    if role_of(message) == "tool":
+    if message.get("role") is None:
+        message = chat_view(message)
+    if message.get("role") == "tool":
         call_id = message.get("tool_call_id")
         return [call_id if isinstance(call_id, str) else ""]
+    content = message.get("content")
+    if not isinstance(content, list):
+        return []
     return [
-        str(part.get("tool_use_id", ""))
-        for part in parts_of(message)
-        if isinstance(part, dict) and part.get("type") == "tool_result"
+        str(part.get("tool_use_id") or "")
+        for part in _dicts(content)
+        if part.get("type") == "tool_result"
     ]
 
 
@@ -76,33 +103,28 @@ def begins_exchange(message: Mapping[str, object]) -> bool:
 
 def is_injected(message: Mapping[str, object]) -> bool:
     """Tell whether a load put this message in (summary, marker, opaque history)."""
-    return role_of(message) == "system" and message.get("name") in INJECTED_NAMES
+    return role_of(message) == "system" and chat_view(message).get("name") in INJECTED_NAMES
 
 
 def is_empty(message: Mapping[str, object]) -> bool:
     """Tell whether the message would say nothing: no call, no result, no part but blank text."""
+    if message.get("role") is None:
+        message = chat_view(message)
     if calls_of(message) or results_of(message) or message.get("refusal") or message.get("audio"):
         return False
     texts = [part_text(part) for part in parts_of(message)]
     return all(text is not None and not text.strip() for text in texts)
 
 
-def _calls(message: Mapping[str, object]) -> Iterator[Call]:
-    tool_calls = message.get("tool_calls")
-    for call in tool_calls if isinstance(tool_calls, list) else []:
-        if isinstance(call, dict):
-            yield Call(id=str(call.get("id") or ""), name=_call_name(call))
-    legacy = message.get("function_call")
-    if isinstance(legacy, dict):
-        yield Call(id="", name=str(legacy.get("name") or ""))
-    for part in parts_of(message):
-        if isinstance(part, dict) and part.get("type") == "tool_use":
-            yield Call(id=str(part.get("id") or ""), name=str(part.get("name") or ""))
-
-
-def _call_name(call: Mapping[str, object]) -> str:
+def _call(call: Mapping[str, object]) -> Call:
+    inner: object = call
     for member in ("function", "custom"):
-        inner = call.get(member)
-        if isinstance(inner, dict):
-            return str(inner.get("name") or "")
-    return str(call.get("name") or "")
+        if isinstance(call.get(member), dict):
+            inner = call[member]
+            break
+    name = inner.get("name") if isinstance(inner, dict) else ""
+    return Call(id=str(call.get("call_id") or call.get("id") or ""), name=str(name or ""))
+
+
+def _dicts(value: object) -> list[Mapping[str, object]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

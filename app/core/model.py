@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from app.core.dialects.neutral import Dialect
+
 Body: TypeAlias = dict[str, object]
-"""One message as JSON: members and values as sent, `role` in its canonical spelling."""
+"""One message as JSON: members and values as sent; a `role`, if any, in canonical spelling."""
 
 Method = Literal["model", "extractive"]
 SummaryState = Literal["none", "fresh", "stale"]
+Conflicts = Literal["append", "reject", "branch"]
+FormatName = Literal["openai", "anthropic", "responses", "langchain", "text"]
+Outcome = Literal["created", "duplicate", "key-reused", "moved", "no-parent", "unknown", "deleted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +47,11 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message of a stored turn.
+    """One message of a stored turn. dialect: of the batch that it was saved with.
 
     tokens: what it costs cleaned, in the `openai` format and the default encoding, under `rules`.
     large:  members that are null in `body` and stand in blobs; empty once they have been put back.
-    digest, cleaned_digest: set where `large` is not empty, since `body` alone cannot be compared
-        then.
+    digest, cleaned_digest: set where `large` is not empty, since `body` alone cannot be compared.
     """
 
     id: str
@@ -59,6 +63,7 @@ class StoredMessage:
     large: tuple[Large, ...] = ()
     digest: bytes | None = None
     cleaned_digest: bytes | None = None
+    dialect: Dialect = "openai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +82,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Where a durable summary ends: the boundary, and the branch's cumulative tokens there.
-
-    checkpoint_id: the turn that holds the last covered message; position may lie inside that turn.
-    """
+    """Where a durable summary ends, maybe inside the turn. tokens: the branch's, cumulative."""
 
     checkpoint_id: str
     position: int
@@ -157,16 +159,13 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to be stored: its cost (StoredMessage.tokens); digests where it is large."""
+    """A message to be stored, as StoredMessage has it: what is large is out of `body`."""
 
     body: Body
     tokens: int
     large: tuple[tuple[Large, bytes], ...] = ()
     digest: bytes | None = None
     cleaned_digest: bytes | None = None
-
-
-Conflicts = Literal["append", "reject", "branch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +189,7 @@ class NewTurn:
     metadata: Mapping[str, object]
     staged_under: str | None
     key: str | None
-
-
-Outcome = Literal["created", "duplicate", "key-reused", "moved", "no-parent", "unknown", "deleted"]
+    dialect: Dialect = "openai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +257,7 @@ class LoadOptions:
     stride: int | None = None
     token_budget: int | None = None
     encoding: str = "o200k_base"
-    format: Literal["openai", "text"] = "openai"
+    format: FormatName = "openai"
     marker: bool = True
     strip: bool = True
     stub_large: bool = False

@@ -1,15 +1,21 @@
 """The pair rule: no tool result without its call, no call without its result, no empty message.
 
 Models reuse call ids, so calls and results meet by adjacency: a result answers the assistant
-message right before it, other results in between excepted. That is also what providers check.
+message right before it, other results in between excepted. Responses items are the exception: their
+calls are items of their own, which other items may part from their outputs. Both is also what
+providers check.
 Sources: OpenAI chat completions ("followed by tool messages"), Anthropic messages (`tool_result` in
-the next user message); open-webui#28305 (ids reused), turnstone#219 (some results missing).
+the next user message), OpenAI Responses ("No tool output found for function call");
+open-webui#28305 (ids reused), turnstone#219 (some results missing).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
+from app.core.dialects.langchain import data_of, without_calls
+from app.core.dialects.view import chat_view, is_item, with_content
 from app.core.messages import calls_of, is_empty, parts_of, results_of, role_of
 from app.core.model import Body
 
@@ -53,10 +59,9 @@ def heal(exchange: Sequence[Body]) -> tuple[list[Body | None], list[Repair]]:
     """
     if all(map(_is_plain, exchange)):
         return list(exchange), []
-    pairings = _pair(exchange)
     healed: list[Body | None] = []
     repairs: list[Repair] = []
-    for index, (body, pairing) in enumerate(zip(exchange, pairings, strict=True)):
+    for index, (body, pairing) in enumerate(zip(exchange, _pair(exchange), strict=True)):
         kept = _without_lone_calls(_without_lone_results(body, pairing), pairing)
         repairs.extend(_lone(index, pairing))
         if kept is body and is_empty(body):
@@ -76,18 +81,21 @@ def _is_plain(body: Mapping[str, object]) -> bool:
 
 def _pair(exchange: Sequence[Mapping[str, object]]) -> list[_Pairing]:
     pairings = []
-    open_calls = _Pairing()
+    message, items = _Pairing(), list[_Pairing]()
     for body in exchange:
         pairing = _Pairing()
         pairings.append(pairing)
         for call_id in results_of(body):
+            callers = chain([message], reversed(items))
             pairing.results.append(call_id)
-            pairing.matched.append(open_calls.answer(call_id))
+            pairing.matched.append(any(caller.answer(call_id) for caller in callers))
         if role_of(body) == "assistant":
             pairing.calls = [call.id for call in calls_of(body)]
             pairing.answered = [False] * len(pairing.calls)
-        if _ends_results(body):
-            open_calls = pairing
+        if is_item(body):
+            items += [pairing] if pairing.calls else []
+        elif _ends_results(body):
+            message = pairing
     return pairings
 
 
@@ -116,13 +124,18 @@ def _without_lone_results(body: Body, pairing: _Pairing) -> Body | None:
         return None
     found = iter(pairing.matched)
     parts = [part for part in parts_of(body) if not _is_part(part, "tool_result") or next(found)]
-    left = {**body, "content": parts}
+    left = with_content(body, parts)
     return None if is_empty(left) else left
 
 
 def _without_lone_calls(body: Body | None, pairing: _Pairing) -> Body | None:
     if body is None or all(pairing.answered):
         return body
+    if is_item(body):
+        return None
+    if data_of(body) is not None:
+        left = without_calls(body, pairing.answered)
+        return left if _says_something(chat_view(left)) else None
     # The order is that of calls_of: tool_calls, function_call, then tool_use parts.
     answered = iter(pairing.answered)
     left = dict(body)

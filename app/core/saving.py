@@ -47,8 +47,9 @@ MAX_MESSAGES = 200
 
 _BY_CONTENT = {
     "code": "retry-by-content",
-    "detail": "Nothing was stored: by its content this turn stands in the thread already. To store"
-    " the same words as a turn of their own, send 'parent' (the 'head' of the load) or a 'key'.",
+    "detail": "Nothing was stored: by content, or by the messages' own ids, this turn stands in the"
+    " thread as it was first written. To store the same words as a turn of their own, send 'parent'"
+    " (the 'head' of the load) or a 'key'.",
 }
 
 
@@ -235,6 +236,7 @@ def _new_turn(
         metadata=request.metadata,
         staged_under=expected,
         key=request.key,
+        dialect=request.batch.dialect,
     )
 
 
@@ -266,8 +268,8 @@ def _check(appended: Appended, request: SaveRequest) -> None:
 def _contradiction(decision: Diverged, batch: Batch) -> TranscriptDiverged:
     pointer = f"#/messages/{batch.indexes[decision.index - 1]}"
     return TranscriptDiverged(
-        f"{pointer} is not what the thread holds there. Send only the new messages, with 'parent'"
-        " or 'key'.",
+        f"The messages overlap the thread and do not continue it; {pointer} is where they part."
+        " Send only the new messages, with 'parent' or 'key'.",
         pointer=pointer,
         position=decision.position,
     )

@@ -8,10 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.core.dialects.neutral import Reasoning
+from app.core.dialects.parts import read_part
+from app.core.dialects.view import chat_view
 from app.core.messages import part_text
 from app.core.ports import Count
 
-VERSION = "1"
+VERSION = "2"
 
 MESSAGE_OVERHEAD = 3
 NAME_OVERHEAD = 1
@@ -45,6 +48,7 @@ _CALL_TEXTS = ("name", "arguments", "input", "args")
 _MEDIA_PARTS = frozenset(
     {"image", "image_url", "input_image", "input_audio", "audio", "video", "file", "input_file"}
 )
+_THOUGHTS = frozenset({"thinking", "reasoning"})
 # In JSON text: a string that is a data address, or long and of base64's letters only.
 _PAYLOAD = re.compile(r'"data:[^"]*"|"[A-Za-z0-9+/=_-]{1024,}"')
 
@@ -59,9 +63,11 @@ def message_tokens(
 ) -> int:
     """Return what the message costs in the `openai` format, its overhead included.
 
+    Shape: a message of another dialect at about what it comes to there: its words, calls, media.
     Units: tokens of count's encoding; image_tokens for each image, sound, file or base64 payload.
     Source: 3 a message, a name's own tokens and 1; role and ids are not counted (design 3.1).
     """
+    body = chat_view(body)
     meter = _Meter(count, image_tokens)
     total = MESSAGE_OVERHEAD + meter.content(body.get("content"))
     if body.get("name") is not None:
@@ -114,8 +120,9 @@ class _Meter:
             return self.call(part)
         if kind == "tool_result":
             return self.content(part.get("content"))
-        if kind == "thinking":
-            return self.value(part.get("thinking"))
+        if kind in _THOUGHTS:
+            thought = read_part(part)
+            return self.count(thought.text) if isinstance(thought, Reasoning) else 0
         return self.image_tokens if kind in _MEDIA_PARTS else self.value(part)
 
 

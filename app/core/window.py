@@ -21,6 +21,13 @@ from app.core.model import (
 RESERVED_TOKENS = 300
 """Room kept beside window and summary for the marker and the current message (design, rule 2)."""
 
+MESSAGE_TOKENS = 200
+"""How much of that is for the current message; what it has beyond moves the window on at once.
+
+Else the trim would make room for it: a beginning of its own for that one load, and a hole between
+summary and window.
+"""
+
 STALE_STRIDES = 2
 """How far a window may reach back to a summary that is behind (design, rule 3)."""
 
@@ -48,12 +55,14 @@ class WindowPlan:
     gap:     messages from the pointer to start must be summarised extractively before assembling,
              from the branch's beginning if the turns read for it do not show the pointer on it.
     state:   of the summary, once a gap is filled.
+    ahead:   where the window would begin if it did not have to reach back; 0 where it does not.
     """
 
     start: int
     pointer: Pointer | None
     gap: bool
     state: SummaryState
+    ahead: int = 0
 
 
 def default_stride(window: int) -> int:
@@ -107,16 +116,20 @@ def window_start(
     return _first_begin(messages, position=position, tokens=tokens, lines=lines)
 
 
-def plan_window(grid: Grid, history: History) -> WindowPlan | None:
+def plan_window(grid: Grid, history: History, *, unsaved: int = 0) -> WindowPlan | None:
     """Choose the window's start and the summary before it: fresh, stale, none, or a gap to fill.
 
+    Units: unsaved, what the current message costs beyond MESSAGE_TOKENS. The save of its turn will
+        cross the same token lines, so the start moves no more often, only earlier.
     Stale reaches back to the summary only while that is at most two strides and still fits the
     token span; else the trim would leave a hole that no summary covers.
     None: the turns that were read do not reach back far enough.
     """
     messages = history.messages
     first = history.position - len(messages)
-    start = window_start(grid, messages, position=history.position, tokens=history.tokens)
+    reached = history.tokens + unsaved
+    lines = thresholds(grid, position=history.position, tokens=reached)
+    start = _first_begin(messages, position=history.position, tokens=history.tokens, lines=lines)
     if start is None:
         return None
     pointer = _usable_pointer(history, first, start)
@@ -124,11 +137,12 @@ def plan_window(grid: Grid, history: History) -> WindowPlan | None:
     if covered == start:
         return WindowPlan(start, pointer, gap=False, state="fresh" if pointer else "none")
     near = start - covered <= STALE_STRIDES * grid.stride
-    if not near or history.tokens - spent > grid.token_span:
+    if not near or reached - spent > grid.token_span:
         return WindowPlan(start, pointer, gap=True, state="fresh")
     if first > covered:
         return None
-    return WindowPlan(covered, pointer, gap=False, state="stale" if pointer else "none")
+    state: SummaryState = "stale" if pointer else "none"
+    return WindowPlan(covered, pointer, gap=False, state=state, ahead=start)
 
 
 def is_due(grid: Grid, *, position: int, tokens: int, pointers: Sequence[Pointer]) -> bool:

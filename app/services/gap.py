@@ -12,6 +12,7 @@ from app.core.context import DEFAULT_ENCODING, Branch
 from app.core.extract import VERSION, summarize_extractively
 from app.core.model import Body, History, Pointer, StoredMessage, Summary, ThreadKey, Turn
 from app.core.plain import plain_message
+from app.core.ports import SummaryCache
 from app.core.rolling import with_previews
 from app.core.window import exchange_starts
 from app.services.ports import HistoryPorts, run_aside
@@ -28,23 +29,43 @@ async def fill_gap(ports: HistoryPorts, key: ThreadKey, history: History, branch
     """
     if history.head is None or branch.start == 0:
         return replace(branch, summary=None, state="none")
-    boundary = _pointer_at(history, branch.start)
+    known = await given_before(ports, key, history, branch.start)
+    if known is not None:
+        return replace(branch, summary=known, state="fresh")
     epoch = history.registry.summary_epoch
-    if boundary is not None:
-        known = await ports.cache.get(key, _of_gap(boundary), epoch=epoch)
-        if known is not None:
-            return replace(branch, summary=replace(known, boundary=boundary), state="fresh")
     after = max(branch.summary.boundary.position if branch.summary else 0, branch.start - MAX_GAP)
     turns = await ports.store.turns(key, head=history.head, after=after)
-    boundary = boundary or _pointer_at(replace(history, turns=turns), branch.start)
+    read = replace(history, turns=turns)
+    boundary = _pointer_at(history, branch.start) or _pointer_at(read, branch.start)
     if boundary is None:
         return replace(branch, summary=None, state="none")  # erased meanwhile
     summary = await _condense(ports, branch.summary, turns, boundary)
     if summary is None:
         return replace(branch, summary=None, state="none")
-    cached = replace(summary, boundary=_of_gap(boundary))
+    cached = replace(summary, boundary=of_gap(boundary))
     ports.later(ports.cache.put(key, cached, epoch=epoch))
     return replace(branch, summary=summary, state="fresh")
+
+
+async def given_before(
+    ports: HistoryPorts, key: ThreadKey, history: History, start: int
+) -> Summary | None:
+    """Return the text that an earlier load filled the gap before start with, while it is known."""
+    boundary = _pointer_at(history, start)
+    if boundary is None:
+        return None
+    epoch = history.registry.summary_epoch
+    known = await ports.cache.get(key, of_gap(boundary), epoch=epoch)
+    return known and replace(known, boundary=boundary)
+
+
+async def as_sent(cache: SummaryCache, key: ThreadKey, built: Summary, *, epoch: int) -> Summary:
+    """Return what loads were given for a boundary before its build was through, else the build's.
+
+    A window that stands keeps its text while prompt caches hold it; then comes the better one.
+    """
+    sent = await cache.get(key, of_gap(built.boundary), epoch=epoch)
+    return replace(sent, boundary=built.boundary) if sent else built
 
 
 async def _condense(
@@ -76,8 +97,8 @@ async def _condense(
     return Summary(text, boundary, "extractive", None, VERSION, datetime.now(UTC), begins)
 
 
-def _of_gap(boundary: Pointer) -> Pointer:
-    """Name a cache entry of its own: a gap's text must not stand in for a built summary."""
+def of_gap(boundary: Pointer) -> Pointer:
+    """Name the cache entry of a gap's text: its own, so that it is never taken for a built one."""
     return replace(boundary, checkpoint_id=f"gap-{boundary.checkpoint_id}")
 
 

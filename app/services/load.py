@@ -14,12 +14,22 @@ from app.core.context import (
     assemble_text,
     large_to_fetch,
 )
+from app.core.digest import message_digest
 from app.core.errors import CheckpointNotFound
 from app.core.large import restore
-from app.core.model import Body, Context, History, LoadOptions, ThreadKey, Write
+from app.core.model import (
+    Body,
+    Context,
+    History,
+    LoadOptions,
+    StoredMessage,
+    ThreadKey,
+    Write,
+)
 from app.core.ports import HistoryStore
-from app.core.window import Grid, WindowPlan, grid_for, plan_window
-from app.services.gap import fill_gap
+from app.core.tokens import message_tokens
+from app.core.window import MESSAGE_TOKENS, Grid, WindowPlan, grid_for, plan_window
+from app.services.gap import fill_gap, given_before
 from app.services.ports import HistoryPorts, characters_of, run_aside
 
 _CHARACTERS_A_TOKEN = 4
@@ -115,13 +125,13 @@ async def _load_stored(
         history = await _read_recent(ports.store, key, grid, checkpoint_id)
         if history is None:
             return _loaded(assemble(Branch(), reading), None, 1, watch)
-        history, plan = await _read_window(ports.store, key, grid, history)
+        unsaved = _unsaved_tokens(history, reading)
+        history, plan = await _read_window(ports.store, key, grid, history, unsaved)
+    branch = Branch(history.messages, history.position, plan.start, None, plan.state)
     with watch.time("cache"):
-        pointer = plan.pointer
-        summary = await ports.read_summary(key, pointer, history.registry) if pointer else None
-    branch = Branch(history.messages, history.position, plan.start, summary, plan.state)
+        branch, missing = await _with_summary(ports, key, history, plan, branch)
     with watch.time("store"):
-        if plan.gap or (pointer and not summary):
+        if missing:
             branch = await fill_gap(ports, key, history, branch)
         branch = await _restore_large(ports.store, key, branch, reading)
     with watch.time("assemble"):
@@ -149,19 +159,49 @@ async def _read_recent(
 
 
 async def _read_window(
-    store: HistoryStore, key: ThreadKey, grid: Grid, history: History
+    store: HistoryStore, key: ThreadKey, grid: Grid, history: History, unsaved: int
 ) -> tuple[History, WindowPlan]:
     """Plan the window; read further back where one exchange is longer than all that was read."""
-    plan = plan_window(grid, history)
+    plan = plan_window(grid, history, unsaved=unsaved)
     while plan is None and history.head is not None:
         reach = 2 * max(len(history.messages), grid.window)
         turns = await store.turns(key, head=history.head, after=max(0, history.position - reach))
         if len(turns) <= len(history.turns):
             break  # erased meanwhile
         history = replace(history, turns=turns)
-        plan = plan_window(grid, history)
+        plan = plan_window(grid, history, unsaved=unsaved)
     first = history.position - len(history.messages)
     return history, plan or WindowPlan(first, None, gap=False, state="none")
+
+
+async def _with_summary(
+    ports: HistoryPorts, key: ThreadKey, history: History, plan: WindowPlan, branch: Branch
+) -> tuple[Branch, bool]:
+    """Read the plan's summary; tell whether a gap is left that it does not cover."""
+    if plan.ahead:
+        # Once a load has given more than the newest summary covers, the window does not go back.
+        given = await given_before(ports, key, history, plan.ahead)
+        if given is not None:
+            return replace(branch, start=plan.ahead, summary=given, state="fresh"), False
+    if plan.pointer is None:
+        return branch, plan.gap
+    summary = await ports.read_summary(key, plan.pointer, history.registry, built=plan.gap)
+    return replace(branch, summary=summary), plan.gap or summary is None
+
+
+def _unsaved_tokens(history: History, reading: Reading) -> int:
+    """Return what the current message costs beyond the room kept for it, 0 where it is stored."""
+    message, last = reading.options.message, history.messages[-1:]
+    if message is None:
+        return 0
+    cost = message_tokens(message, reading.count, image_tokens=reading.image_tokens)
+    if cost <= MESSAGE_TOKENS or (last and _digest(last[0]) == message_digest(message)):
+        return 0
+    return cost - MESSAGE_TOKENS
+
+
+def _digest(message: StoredMessage) -> bytes:
+    return message.digest or message_digest(message.body)
 
 
 async def _restore_large(

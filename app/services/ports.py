@@ -55,10 +55,15 @@ class HistoryPorts:
             self.notify(key)
 
     async def read_summary(
-        self, key: ThreadKey, pointer: Pointer, registry: Registry
+        self, key: ThreadKey, pointer: Pointer, registry: Registry, *, built: bool = False
     ) -> Summary | None:
-        """Read a summary: one GET, on a miss the durable copy, which then refills the cache."""
+        """Read a summary: one GET, on a miss the durable copy, which then refills the cache.
+
+        built: as its build made it, not what loads were given before (see gap.as_sent).
+        """
         epoch = registry.summary_epoch
+        if built:
+            return await self.summaries.read(key, pointer, epoch=epoch)
         summary = await self.cache.get(key, pointer, epoch=epoch)
         if summary is None:
             summary = await self.summaries.read(key, pointer, epoch=epoch)

@@ -50,7 +50,9 @@ async def _save_by_content(
         return plans[-1].turn
 
     history = await ports.store.recent(request.thread, window=back, stride=1)
-    turn = await run_aside(characters_of(request.batch.stored), decide, history)
+    tail = history.messages if history else ()
+    characters = characters_of([*request.batch.stored, *(message.body for message in tail)])
+    turn = await run_aside(characters, decide, history)
     appended = await ports.store.append(request.thread, turn) if turn else None
     for _ in range(_LOCKED_TRIES):
         if appended is None or appended.outcome != "moved":

@@ -9,9 +9,10 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import accumulate
 
 from app.core.extract import VERSION as EXTRACTIVE
@@ -38,18 +39,15 @@ from app.core.ports import (
 from app.core.prompt import PROMPT, overhead_tokens
 from app.core.rolling import Step, plan_steps, stretch, wanted_values, with_previews
 from app.core.window import STALE_STRIDES, Grid, boundaries_needed, grid_for, is_due, thresholds
+from app.services.gap import as_sent
 
 _MAX_CLAIMS = 100
 _MIN_STEP_TOKENS = 500
 _MESSAGES_AT_ONCE = 200
 _NOTHING = Pointer("", 0, 0)
+_utc_now = partial(datetime.now, UTC)
 
 logger = logging.getLogger(__name__)
-
-
-def utc_now() -> datetime:
-    """Return the time."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Builder:
     policy: Policy
     input_tokens: int = 12_000
     lease_seconds: float = 90.0
-    now: Callable[[], datetime] = utc_now
+    now: Callable[[], datetime] = _utc_now
     clock: Callable[[], float] = time.monotonic
 
     @property
@@ -202,20 +200,15 @@ async def _read_after(
 async def _read_text(key: ThreadKey, boundary: Pointer, epoch: int, builder: Builder) -> str | None:
     if boundary is _NOTHING:
         return None
-    summary = await builder.cache.get(key, boundary, epoch=epoch)
-    summary = summary or await builder.summaries.read(key, boundary, epoch=epoch)
+    summary = await builder.summaries.read(key, boundary, epoch=epoch)  # the cache may hold a gap's
     return None if summary is None else summary.text
 
 
 def _needed_among(grid: Grid, registry: Registry) -> int:
     """Return which of the standing pointers the window needs now: the first past both lines."""
     messages, tokens = thresholds(grid, position=registry.position, tokens=registry.tokens)
-    positions = [
-        pointer.position
-        for pointer in registry.summaries
-        if pointer.position >= messages and pointer.tokens >= tokens
-    ]
-    return min(positions, default=registry.position)
+    past = (p for p in registry.summaries if p.position >= messages and p.tokens >= tokens)
+    return min((pointer.position for pointer in past), default=registry.position)
 
 
 class _Progress:
@@ -270,7 +263,13 @@ class _Progress:
         wanted = wanted_values(messages, budget=builder.step_tokens)
         blobs = await builder.history.values(self._key, wanted) if wanted else {}
         budget = sys.maxsize if summarizer is builder.fallback else builder.step_tokens
-        return await asyncio.to_thread(_plan_cleaned, messages, blobs, budget, builder)
+
+        def split() -> list[Step]:
+            whole = (with_previews(restore(message, blobs)).body for message in messages)
+            bodies = [builder.clean(body) for body in whole]
+            return list(plan_steps(bodies, budget=budget, count=builder.count))
+
+        return await asyncio.to_thread(split)
 
     async def _write(self, text: str, position: int, summarizer: Summarizer) -> None:
         work, by_model = self._work, summarizer is not self._builder.fallback
@@ -286,23 +285,16 @@ class _Progress:
             prompt=PROMPT if by_model else EXTRACTIVE,
             created_at=self._builder.now(),
         )
-        store, cache = self._builder.summaries, self._builder.cache
+        store = self._builder.summaries
         if not await store.write(self._key, work.lease, summary, needed=work.needed):
             self._stopped = True
             return
         self._text, self.position = text, position
         self._written.append(summary)
-        await cache.put(self._key, summary, epoch=work.lease.registry.summary_epoch)
+        cache, epoch = self._builder.cache, work.lease.registry.summary_epoch
+        if position - work.start.position <= STALE_STRIDES * self._builder.grid.stride:
+            summary = await as_sent(cache, self._key, summary, epoch=epoch)
+        await cache.put(self._key, summary, epoch=epoch)
 
     def _tokens_at(self, position: int) -> int:
         return self._tokens[position - self._work.start.position]
-
-
-def _plan_cleaned(
-    messages: Sequence[StoredMessage],
-    blobs: Mapping[tuple[str, str], bytes],
-    budget: int,
-    builder: Builder,
-) -> list[Step]:
-    bodies = [builder.clean(with_previews(restore(message, blobs)).body) for message in messages]
-    return list(plan_steps(bodies, budget=budget, count=builder.count))

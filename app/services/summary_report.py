@@ -54,4 +54,6 @@ async def _registry(index: ThreadIndex, key: ThreadKey) -> Registry:
 
 async def _newest(key: ThreadKey, registry: Registry, ports: HistoryPorts) -> Summary | None:
     pointer = max(registry.summaries, key=lambda pointer: pointer.position, default=None)
-    return None if pointer is None else await ports.read_summary(key, pointer, registry)
+    if pointer is None:
+        return None
+    return await ports.read_summary(key, pointer, registry, built=True)

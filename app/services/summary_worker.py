@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from app.core.model import ThreadKey
 from app.services.summary import Built
 
+_CLEAN_UP_SECONDS = 1.0
+
 logger = logging.getLogger(__name__)
 
 
@@ -53,12 +55,11 @@ class SummaryWorker:
     async def running(self) -> AsyncIterator[None]:
         """Work for as long as the block lasts; builds under way are then cancelled and clean up."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._work()) for _ in range(self._concurrency)]
+            tasks = {group.create_task(self._work()) for _ in range(self._concurrency)}
             try:
                 yield
             finally:
-                for task in tasks:
-                    task.cancel()
+                await _end(tasks)
 
     async def drained(self) -> None:
         """Wait until nothing waits and nothing runs."""
@@ -93,3 +94,15 @@ class SummaryWorker:
     def _forget_rested(self, now: float) -> None:
         if len(self._resting) >= self._capacity:
             self._resting = {key: until for key, until in self._resting.items() if until > now}
+
+
+async def _end(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they are done: once may not do.
+
+    Source: in Python 3.11 asyncio.wait_for, in which redis-py sends, loses a cancellation that
+        comes just as its call ends (python/cpython#86296); the service would never stop.
+    """
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=_CLEAN_UP_SECONDS)

@@ -231,7 +231,12 @@ def source_of(name: str) -> str:
 def history(response: httpx.Response) -> list[Sent]:
     """The loaded history: all messages but what the service put in, by what they say."""
     assert response.status_code == 200, response.text
-    return [said(m) for m in response.json()["messages"] if m.get("name") not in INJECTED]
+    return [said(message) for message in response.json()["messages"] if not is_injected(message)]
+
+
+def is_injected(message: Mapping[str, Any]) -> bool:
+    """Tell whether the service put the message in: by role and name, never by what it says."""
+    return message["role"] == "system" and message.get("name") in INJECTED
 
 
 def texts(response: httpx.Response) -> list[Any]:

@@ -3,11 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from itertools import count
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import httpx
@@ -16,6 +13,7 @@ import pytest
 from tests.integration.callers import path_of
 from tests.integration.cases import CASES, Run, Sent, numbered, playing, texts
 from tests.integration.conftest import MakeClient, StartService
+from tests.integration.lines import line_to
 from tests.pooler import pooler
 
 pytestmark = pytest.mark.anyio
@@ -157,59 +155,6 @@ async def test_same_turn_twenty_times(make_client: MakeClient, tenant: str) -> N
 def places(saved: httpx.Response) -> list[tuple[str, int]]:
     """The ids and positions that an answer names."""
     return [(message["id"], message["position"]) for message in saved.json()["messages"]]
-
-
-@dataclass(slots=True)
-class Line:
-    """A line to the cache that can be put out of order.
-
-    fault: None, `refuse` (hangs up at once) or `hang` (takes what comes and never answers).
-    """
-
-    url: str = ""
-    fault: str | None = None
-    open: set[asyncio.StreamWriter] = field(default_factory=set)
-
-    def break_down(self, fault: str) -> None:
-        """Put the line out of order; who is connected is cut off."""
-        self.fault = fault
-        for writer in self.open:
-            writer.close()
-
-
-@asynccontextmanager
-async def line_to(redis_url: str) -> AsyncIterator[Line]:
-    """Open a line to the cache."""
-    parts = urlsplit(redis_url)
-    line = Line()
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            writer.write(data)
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line.open.add(writer)
-        try:
-            if line.fault == "hang":
-                await reader.read()
-            if line.fault is None:
-                up_reader, up_writer = await asyncio.open_connection(parts.hostname, parts.port)
-                await asyncio.gather(copy(reader, up_writer), copy(up_reader, writer))
-        except ConnectionError:
-            pass
-        finally:
-            line.open.discard(writer)
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    line.url = urlunsplit(parts._replace(netloc=f"127.0.0.1:{port}"))
-    try:
-        yield line
-    finally:
-        line.break_down("refuse")
-        server.close()
 
 
 async def timed(run: Run, thread_id: str) -> float:

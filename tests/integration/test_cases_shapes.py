@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from app.core.messages import calls_of, results_of
 from tests.integration.cases import (
-    INJECTED,
     Check,
     Run,
     history,
+    is_injected,
     no_more,
     run_case,
     said,
@@ -48,7 +49,7 @@ async def history_string_is_opaque(run: Run) -> None:
 async def system_in_middle(run: Run) -> None:
     """One system message, first, with both instructions in order; the others keep their order."""
     messages = run.loaded[0].json()["messages"]
-    own = [message for message in messages if message.get("name") not in INJECTED]
+    own = [message for message in messages if not is_injected(message)]
 
     assert [message["role"] for message in own] == ["system", "user", "assistant", "user"]
     assert own[0]["content"] == "Be brief.\n\nAnswer in French."
@@ -75,7 +76,11 @@ async def thread_id_types(run: Run) -> None:
 
 async def tool_result_in_user_role(run: Run) -> None:
     """A result in role user begins no turn: the one turn is kept whole, over the window."""
-    assert history(run.loaded[0]) == run.expected(["u1", "a1", "r1", "a2"])
+    question, calling, *results, answer = history(run.loaded[0])
+
+    assert [question, answer] == run.expected(["u1", "a2"])
+    assert [call.id for call in calls_of(calling)] == ["c1", "c2"]
+    assert [name for result in results for name in results_of(result)] == ["c1", "c2"]
 
 
 CHECKS: Mapping[str, Check] = {

@@ -1,4 +1,4 @@
-"""The budget over HTTP: it writes nothing, pictures have a flat price, hostile runs take no time."""
+"""The budget over HTTP: it writes nothing, a picture has a flat price, hostile runs are quick."""
 
 import asyncio
 import random

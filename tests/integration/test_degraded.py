@@ -7,10 +7,10 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, TypeAlias, get_args
 
 import asyncpg
 import httpx
@@ -18,6 +18,7 @@ import pytest
 import redis.asyncio
 
 from tests.faults import Line, postgres_line, redis_line
+from tests.faults import Mode as Fault
 from tests.integration.callers import path_of
 from tests.integration.conftest import MakeClient
 from tests.model_server import Mode, ModelServer, model_server
@@ -25,6 +26,7 @@ from tests.servers import in_schema
 
 pytestmark = pytest.mark.anyio
 
+Json: TypeAlias = dict[str, Any]
 SMALL_WINDOW = {"window": 4, "stride": 2}
 BREAKER_SECONDS = 5.0
 UNAVAILABLE = "urn:threadkeep:problem:store-unavailable"
@@ -52,11 +54,11 @@ class Thread:
     async def load(self, **members: object) -> httpx.Response:
         return await self.client.post("/v1/context", json={"thread_id": self.thread_id, **members})
 
-    async def build(self) -> Mapping[str, object]:
+    async def build(self) -> Json:
         """Build the summaries that are due, and say where the newest stands."""
         report = await self.client.post(path_of(self.thread_id, "/summary"))
         assert report.status_code == 200
-        return report.json()
+        return dict(report.json())
 
     def check(self, loaded: httpx.Response) -> None:
         """Fail unless a load's answer is whole: the last turn ends it and its sums are right."""
@@ -69,7 +71,7 @@ class Thread:
         assert sum(parts) == coverage["total"]
 
 
-def exchange(number: int) -> dict[str, list[dict[str, str]]]:
+def exchange(number: int) -> Json:
     return {
         "key": f"turn-{number}",
         "messages": [
@@ -79,7 +81,7 @@ def exchange(number: int) -> dict[str, list[dict[str, str]]]:
     }
 
 
-def said(loaded: Mapping[str, object]) -> list[str]:
+def said(loaded: Json) -> list[str]:
     """What users and assistants say in a loaded context."""
     return [m["content"] for m in loaded["messages"] if m["role"] != "system"]
 
@@ -109,7 +111,7 @@ async def _cache_line(redis_url: str) -> AsyncIterator[tuple[Line, str]]:
 
 @pytest.mark.parametrize("fault", ["refuse", "hang", "cut"])
 async def test_cache_trouble_costs_no_answer(
-    make_client: MakeClient, cache_line: tuple[Line, str], fault: str
+    make_client: MakeClient, cache_line: tuple[Line, str], fault: Fault
 ) -> None:
     """With a cache that is gone, mute or broken, loads and saves answer as before; then too.
 
@@ -252,7 +254,7 @@ IMPATIENT = {
 
 @pytest.mark.parametrize("fault", ["refuse", "hang", "cut"])
 async def test_without_a_database(
-    make_client: MakeClient, database_line: tuple[Line, str], fault: str
+    make_client: MakeClient, database_line: tuple[Line, str], fault: Fault
 ) -> None:
     """Without its database the service says 503 and when to come back; it lives, and recovers."""
     line, url = database_line

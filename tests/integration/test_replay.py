@@ -29,5 +29,5 @@ def test_replay_stores_each_turn_once(start_service: StartService) -> None:
         assert f"joined thread: {size}; stored now: {stored} turns" in printed
         assert "'total': 2426," in printed
         assert "summary fresh" in printed
-        used, budget = re.search(r"tokens (\d+) of (\d+)", printed).groups()
+        ((used, budget),) = re.findall(r"tokens (\d+) of (\d+)", printed)
         assert int(used) <= int(budget)

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from app.core.context import RULES, Branch, Reading
+from app.core.dialects.neutral import Dialect
 from app.core.markup import strip_message
 from app.core.messages import is_injected, parts_of, role_of
 from app.core.model import Body, Context, LoadOptions, Pointer, Policy, StoredMessage, Summary
@@ -140,7 +141,9 @@ def plain_thread(number: int, text: str = "msg {n:03}") -> list[Sent]:
     return [(user if n % 2 else assistant)(text.format(n=n)) for n in range(1, number + 1)]
 
 
-def stored(bodies: Sequence[Body], count: Count = words) -> list[StoredMessage]:
+def stored(
+    bodies: Sequence[Body], count: Count = words, dialect: Dialect = "openai"
+) -> list[StoredMessage]:
     """The bodies as messages of a thread, counted as a save counts them."""
     return [
         StoredMessage(
@@ -150,13 +153,20 @@ def stored(bodies: Sequence[Body], count: Count = words) -> list[StoredMessage]:
             body=body,
             tokens=message_tokens(strip_message(body), count),
             rules=RULES,
+            dialect=dialect,
         )
         for position, body in enumerate(bodies, start=1)
     ]
 
 
-def branch_of(bodies: Sequence[Body], count: Count = words, *, start: int = 0) -> Branch:
-    return Branch(stored(bodies, count), position=len(bodies), start=start)
+def branch_of(
+    bodies: Sequence[Body],
+    count: Count = words,
+    *,
+    start: int = 0,
+    dialect: Dialect = "openai",
+) -> Branch:
+    return Branch(stored(bodies, count, dialect), position=len(bodies), start=start)
 
 
 def reading(count: Count = words, policy: Policy | None = None, **options: Any) -> Reading:
@@ -186,7 +196,7 @@ def _count_part(part: object, count: Count) -> int:
     match part["type"]:
         case "text":
             return count(part["text"])
-        case "image_url":
+        case "image_url" | "input_audio" | "file":
             return IMAGE_TOKENS
         case "tool_use":
             return count(part["name"]) + count(json.dumps(part["input"], separators=(",", ":")))

@@ -247,13 +247,29 @@ def test_questions_from_the_middle_have_diverged() -> None:
 
 def test_exchanges_the_thread_does_not_know_are_new() -> None:
     """Several exchanges at once are new when none of them, as a whole, stands in the thread."""
-    assert isinstance(_decide(_messages("u:q3", "a:x", "u:q2", "a:y"), THREAD), New)
+    assert isinstance(_decide(_messages("u:q2", "a:x", "u:q3", "a:y"), THREAD), New)
+
+
+@pytest.mark.parametrize("question", ["u:q1", "u:q3"])
+def test_a_transcript_with_another_answer_diverges(question: str) -> None:
+    """A transcript from the thread's first or last question, answered otherwise, contradicts it."""
+    decision = _decide(_messages(question, "a:edited", "u:q4", "a:r4"), THREAD)
+
+    assert isinstance(decision, Diverged)
+    assert decision.index == 2
+
+
+def test_the_same_answer_to_another_question_is_new() -> None:
+    """An answer saved apart from its question is a retry only where the thread ends with it."""
+    thread = _messages("u:q1", "a:Yes.", "u:q2")
+
+    assert isinstance(_decide(_messages("a:Yes."), thread), New)
 
 
 def _naive(
     batch: Sequence[Body], thread: Sequence[Body], tail: int, window: int
 ) -> tuple[str, int]:
-    """Rule 3 as it reads, but for divergence; quadratic."""
+    """Rule 3 as it reads (with ADR 0012), but for divergence; quadratic."""
     stored = _stored(thread)[-tail:]
     ids = {message.body.get("id") for message in stored} | {message.id for message in stored}
 
@@ -268,7 +284,7 @@ def _naive(
         pairs = zip(batch[length - seen : length], stored[-seen:], strict=True)
         if all(same(body, message) for body, message in pairs):
             return ("retry" if length == len(batch) else "rest"), length
-    if any(body["role"] == "assistant" for body in batch):
+    if {body["role"] for body in batch} == {"user", "assistant"}:
         for start in range(len(stored) - len(batch), max(len(stored) - window, 0) - 1, -1):
             run = stored[start : start + len(batch)]
             if all(same(body, message) for body, message in zip(batch, run, strict=True)):
@@ -382,3 +398,30 @@ def test_results_without_their_call_are_found(
 ) -> None:
     """A result is at home right after the message that called, at the thread's end too."""
     assert list(orphan_results(bodies, before)) == orphans
+
+
+def test_outputs_are_at_home_after_any_earlier_call_item() -> None:
+    """Responses parts a call from its output by other items, parallel calls first of all."""
+    call, other = (Body(type="function_call", call_id=name, name="f") for name in "ab")
+    output, second = (Body(type="function_call_output", call_id=name) for name in "ab")
+    items = [call, other, Body(type="reasoning", summary=[]), _message("a:wait"), second, output]
+
+    assert list(orphan_results(items, [])) == []
+    assert list(orphan_results([output, second], items[:3])) == []
+    assert list(orphan_results([second, output], [call])) == [0]
+    assert list(orphan_results([_message("u:stop"), output], [call])) == [1]
+
+
+def test_a_langchain_message_is_known_by_its_id() -> None:
+    """The client's id of a wrapped message stands in its data, and tells it apart as well."""
+    said: Body = {"type": "human", "data": {"content": "yes", "id": "m1"}}
+    answer: Body = {"type": "ai", "data": {"content": "ok", "id": "m2"}}
+    again: Body = {"type": "human", "data": {"content": "yes", "id": "m3"}}
+    tail = [
+        StoredMessage(f"msg_{n}", n, "c", body, tokens=1, rules="")
+        for n, body in enumerate([said, answer], start=1)
+    ]
+
+    assert decide([said, answer, again], tail, total=2, strip=dict, window=WINDOW) == Rest(
+        2, tuple(tail)
+    )

@@ -12,7 +12,8 @@ from app.core.context import (
     assemble_given,
     assemble_text,
 )
-from app.core.marker import history_message, marker_message
+from app.core.dialects.recognise import recognise
+from app.core.marker import history_message, marker_message, summary_message
 from app.core.messages import is_injected
 from app.core.model import Body, Context, Policy
 from tests.unit.strategies import (
@@ -34,6 +35,7 @@ from tests.unit.strategies import (
     threads,
     unhurried,
     user,
+    words,
 )
 
 
@@ -74,23 +76,38 @@ def test_pinned_message_is_never_trimmed() -> None:
 
 
 def test_loaded_list_sent_back() -> None:
-    """What a load put in is recognised, dropped and named."""
+    """What a load put in is recognised: the summary stays one, the marker is dropped and named."""
     branch = dataclasses.replace(branch_of(plain_thread(6), start=2), summary=summary(2))
     loaded = sent(assemble(branch, reading(message=QUESTION)))
     context = assemble_given([*loaded, assistant("a")], reading(marker=False))
 
-    assert sent(context) == [*plain_thread(6)[2:], QUESTION, assistant("a")]
-    assert [warning["name"] for warning in context.warnings] == [
-        "threadkeep_summary",
-        "threadkeep_marker",
-    ]
+    told = summary_message("They spoke of flights.")
+    assert sent(context) == [told, *plain_thread(6)[2:], QUESTION, assistant("a")]
+    assert [warning["name"] for warning in context.warnings] == ["threadkeep_marker"]
+    assert context.tokens.summary > 0
+    assert context.tokens.total == count_openai(sent(context), words)
+
+
+def test_summary_sent_back_goes_before_the_final_turn() -> None:
+    """A caller's summary is trimmed like one of the store, and then named."""
+    conversation = [summary_message("So far, so good."), *plain_thread(3)]
+    context = assemble_given(conversation, reading(token_budget=10))
+
+    assert history(context) == ["msg 003"]
+    assert codes(context) == ["summary-left-out"]
 
 
 def test_shapes_tool_result_in_user_role() -> None:
     """shapes-tool-result-in-user-role: a result in role user does not begin an exchange."""
     context = given_case("shapes-tool-result-in-user-role", window=3)
 
-    assert len(sent(context)) == 4
+    assert [message["role"] for message in sent(context)] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+    ]
     assert pair_faults(sent(context)) == []
 
 
@@ -139,7 +156,8 @@ def test_given_message_is_not_doubled() -> None:
 def test_given_is_loaded_like_a_thread(thread: list[Body], budget: int) -> None:
     """The same messages from the caller and from the store give the same context."""
     asked = reading(token_budget=budget, message=QUESTION)
-    mine, theirs = assemble_given(thread, asked), assemble(branch_of(thread), asked)
+    mine = assemble_given(thread, asked)
+    theirs = assemble(branch_of(thread, dialect=recognise(thread)), asked)
 
     assert mine.output == theirs.output
     assert mine.coverage == theirs.coverage

@@ -115,10 +115,10 @@ def test_large_values_in_other_encodings() -> None:
 
 
 def test_stub_stands_for_a_large_value() -> None:
-    """A stub is the only part of the content, says what is missing, and is counted as sent."""
+    """A stub is the content itself, says what is missing, and is counted as sent."""
     bodies = [user("q"), assistant(LONG), user("q2")]
     wanted, context = load_large(bodies, stub_large=True)
-    (stub,) = history(context)[1]
+    stub = history(context)[1]
 
     assert wanted == []
     assert list(stub) == ["type", "channel", "bytes", "tokens", "preview"]

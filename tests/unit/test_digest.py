@@ -334,3 +334,31 @@ def test_a_position_must_fit(position: int) -> None:
     """A position that would break the order of ids is refused."""
     with pytest.raises(ValueError, match="ten digits"):
         make_checkpoint_id(position, DIGEST)
+
+
+def test_ids_and_states_of_items_are_not_content() -> None:
+    """An item that an API sends back with its id and status is the item that the client sent."""
+    sent: Body = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    back = {**sent, "id": "fc_1", "status": "completed", "namespace": None}
+
+    assert message_digest(back) == message_digest(sent)
+    assert message_digest({**sent, "call_id": "c2"}) != message_digest(sent)
+
+
+def test_an_item_that_is_only_an_id_differs_by_it() -> None:
+    """References and approvals are told apart by the ids they are."""
+    for kind in ("item_reference", "mcp_approval_request"):
+        one, other = ({"type": kind, "id": name} for name in ("a", "b"))
+
+        assert message_digest(one) != message_digest(other)
+
+
+def test_usage_and_ids_of_langchain_are_not_content() -> None:
+    """A LangChain message is what it says and calls, not what a run noted about it."""
+    say = {"content": "hi", "tool_calls": [{"name": "f", "args": {}, "id": "c1"}]}
+    noted = {**say, "id": "run-1", "usage_metadata": {"total_tokens": 1}, "response_metadata": {}}
+    one, other = ({"type": "ai", "data": data} for data in (say, noted))
+
+    assert message_digest(one) == message_digest(other)
+    assert message_digest({"type": "human", "data": say}) != message_digest(one)
+    assert message_digest({"type": "ai", "data": {**say, "content": "ho"}}) != message_digest(one)

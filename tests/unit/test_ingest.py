@@ -7,19 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.dialects.neutral import Dialect
+from app.core.dialects.roles import ROLES
 from app.core.errors import InvalidPayload
 from app.core.ingest import (
     MAX_DEPTH,
     MAX_FLAWS,
     MAX_METADATA_BYTES,
-    ROLES,
     parse_batch,
     parse_message,
     parse_messages,
     parse_metadata,
     split_preamble,
 )
+from app.core.marker import (
+    MARKER_TEXT,
+    marker_message,
+    summary_message,
+    wrapped_text,
+)
 from app.core.model import Body
+from tests.unit.dialects import DIALECTS, langchain
 
 DATA = Path(__file__).parents[1] / "data"
 # Not splitlines: the cases hold U+2028 as it is.
@@ -370,6 +378,166 @@ def test_other_metadata_is_refused(value: object, place: str) -> None:
     with pytest.raises(InvalidPayload) as caught:
         parse_metadata(value)
     assert caught.value.flaws[0].pointer == f"#/metadata{place}"
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_is_taken_verbatim(name: str) -> None:
+    """A conversation is stored as it was sent, in the dialect it is recognised as or named."""
+    bodies = DIALECTS[name]
+    batch = parse_batch(bodies, "#/messages")
+
+    assert batch.stored == tuple(bodies)
+    assert batch.dialect == name
+    assert parse_batch(bodies, "#/messages", batch.dialect) == batch
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"type": "function_call", "name": "f", "arguments": "{}"}, "/call_id"),
+        ({"type": "function_call", "call_id": "", "name": "f", "arguments": "{}"}, "/call_id"),
+        ({"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}, "/arguments"),
+        ({"type": "function_call", "call_id": "c", "arguments": "{}"}, "/name"),
+        ({"type": "custom_tool_call", "call_id": "c", "name": "f"}, "/input"),
+        ({"type": "function_call_output", "output": "x"}, "/call_id"),
+        ({"type": "function_call_output", "call_id": "c"}, "/output"),
+        ({"type": "function_call_output", "call_id": "c", "output": [7]}, "/output/0"),
+        ({"type": "local_shell_call_output", "output": "x"}, "/call_id"),
+        ({"type": "mcp_approval_response", "approve": True}, "/approval_request_id"),
+        ({"type": "mcp_approval_request", "name": "f"}, "/id"),
+        ({"type": "item_reference"}, "/id"),
+        ({"type": "message", "content": "x"}, "/role"),
+        ({"type": "user", "content": "x"}, "/role"),
+        ({"type": "text", "text": "x"}, "/role"),
+        ({"type": "message", "role": "user"}, "/content"),
+        ({"type": "human", "content": "x"}, "/data"),
+        ({"type": "ai", "data": []}, "/data"),
+        (langchain("human", None), "/data/content"),
+        (langchain("human", [7]), "/data/content/0"),
+        (langchain("tool", "x"), "/data/tool_call_id"),
+        (langchain("chat", "x", role="critic"), "/data/role"),
+        (langchain("human", "x", id=7), "/data/id"),
+        (langchain("ai", "", tool_calls={}), "/data/tool_calls"),
+        (langchain("ai", "", tool_calls=["f"]), "/data/tool_calls/0"),
+        (langchain("ai", "", tool_calls=[{"args": {}}]), "/data/tool_calls/0/name"),
+        (langchain("remove", "", id="m1"), "/type"),
+    ],
+    ids=str,
+)
+def test_flaws_of_other_dialects_name_their_place(body: Body, place: str) -> None:
+    """What could not be told apart or sent again is refused at the very member that is wrong."""
+    assert _flaws(body)[0][0] == f"#/messages/0{place}"
+
+
+def test_a_responses_item_may_name_a_role_without_being_a_message() -> None:
+    """Tools that a developer adds in mid-list are configuration: taken, and never stored."""
+    batch = parse_batch(
+        [{"type": "additional_tools", "role": "developer", "tools": []}, _user("hi")], "#"
+    )
+
+    assert [one["reason"] for one in batch.ignored] == ["preamble"]
+
+
+@pytest.mark.parametrize(
+    ("named", "flawed"), [(a, b) for a in DIALECTS for b in DIALECTS if a != b]
+)
+def test_a_named_dialect_must_be_that_of_the_messages(named: Dialect, flawed: str) -> None:
+    """A batch that only another dialect writes is refused, at the first message that shows it."""
+    with pytest.raises(InvalidPayload) as caught:
+        parse_batch(DIALECTS[flawed], "#/messages", named)
+
+    assert all(flaw.pointer.startswith("#/messages/") for flaw in caught.value.flaws)
+    assert all(named in flaw.detail for flaw in caught.value.flaws)
+
+
+@pytest.mark.parametrize("named", ["openai", "responses", "anthropic"])
+def test_plain_strings_are_every_dialect(named: Dialect) -> None:
+    """A batch that all dialects with roles write alike is stored as the one it is named."""
+    assert parse_batch([_user("hi"), _assistant("hello")], "#", named).dialect == named
+
+
+def test_langchain_messages_stand_among_their_like() -> None:
+    """Wrapped and unwrapped messages in one batch are refused at the unwrapped ones."""
+    with pytest.raises(InvalidPayload) as caught:
+        parse_batch([langchain("human", "hi"), _assistant("hello")], "#/messages")
+
+    assert [flaw.pointer for flaw in caught.value.flaws] == ["#/messages/1"]
+
+
+SAID = wrapped_text(summary_message("They spoke of flights."))
+NOW = wrapped_text(marker_message())
+
+
+@pytest.mark.parametrize(
+    ("loaded", "kept"),
+    [
+        (
+            [
+                langchain("system", "be brief"),
+                langchain("system", "before", name="threadkeep_summary"),
+                langchain("human", "q1"),
+                langchain("system", MARKER_TEXT, name="threadkeep_marker"),
+                langchain("human", "q2"),
+            ],
+            [langchain("human", "q2")],
+        ),
+        (
+            [
+                {"role": "system", "content": SAID},
+                _user("q1"),
+                {"type": "message", "role": "system", "content": NOW},
+                _user("q2"),
+            ],
+            [_user("q2")],
+        ),
+        (
+            [
+                _user([{"type": "text", "text": SAID}, {"type": "text", "text": "q1"}]),
+                _assistant("a1"),
+                _user([{"type": "text", "text": NOW}, {"type": "text", "text": "q2"}]),
+            ],
+            [_user([{"type": "text", "text": "q2"}])],
+        ),
+        (
+            [_user([{"type": "text", "text": text} for text in (SAID, "q1", NOW, "q2")])],
+            [_user([{"type": "text", "text": "q2"}])],
+        ),
+        (
+            [_user([{"type": "text", "text": SAID}, {"type": "text", "text": "q1"}])],
+            [_user([{"type": "text", "text": "q1"}])],
+        ),
+        (
+            [_user("q1"), _user([{"type": "text", "text": NOW}]), _assistant("a2")],
+            [_assistant("a2")],
+        ),
+    ],
+    ids=["langchain", "responses", "anthropic", "joined", "summary", "marker"],
+)
+def test_what_a_load_put_in_is_never_stored(loaded: list[Body], kept: list[Body]) -> None:
+    """In every format a list that is sent back loses summary, marker and what is before it."""
+    assert parse_batch(loaded, "#").stored == tuple(kept)
+
+
+@pytest.mark.parametrize(
+    "spoof",
+    [
+        _user(NOW),
+        _user(MARKER_TEXT),
+        _user([NOW]),
+        _user([{"type": "text", "text": f"{NOW} "}]),
+        _user([{"type": "text", "text": f"see {MARKER_TEXT}"}]),
+        _assistant([{"type": "text", "text": NOW}]),
+        langchain("human", MARKER_TEXT, name="threadkeep_marker"),
+    ],
+    ids=range(7),
+)
+def test_sec_a_quoted_marker_is_text(spoof: Body) -> None:
+    """A string, or anybody's part that only contains the marker, cuts nothing off."""
+    first = langchain("human", "kept") if "data" in spoof else _user("kept")
+    batch = parse_batch([first, spoof], "#")
+
+    assert batch.stored == (first, spoof)
+    assert not batch.transcript
 
 
 json_values = st.recursive(

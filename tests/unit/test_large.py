@@ -17,8 +17,9 @@ from app.core.large import (
     restore,
     split_large,
 )
-from app.core.messages import begins_exchange, calls_of, results_of
+from app.core.messages import begins_exchange, calls_of, results_of, text_of
 from app.core.model import Body, Large, StoredMessage, ThreadKey
+from tests.unit.dialects import langchain
 
 IDENTITY = identity(ThreadKey("acme", "t1"), KeyAnchor("k1"))
 BIG = "x" * (INLINE_BYTES + 1)
@@ -115,7 +116,25 @@ def test_a_channel_is_always_a_name_the_store_takes(member: str) -> None:
             "content": [{"type": "tool_result", "tool_use_id": "c", "content": BIG}, "see above"],
         },
         {"role": "user", "content": [{"type": "text", "text": BIG}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": BIG},
+        {"type": "function_call_output", "call_id": "c", "output": BIG},
+        langchain("human", BIG),
+        langchain("tool", BIG, tool_call_id="c", artifact={"raw": BIG}),
+        langchain("ai", "", tool_calls=[{"name": "f", "args": {"a": BIG}, "id": "c"}]),
+        langchain("ai", "", invalid_tool_calls=[{"name": "f", "args": BIG, "id": "c"}]),
+        langchain("ai", [{"type": "tool_use", "id": "c", "name": "f", "input": {"a": BIG}}]),
+        langchain("ai", [{"type": "function_call", "call_id": "c", "id": "f", "arguments": BIG}]),
+        langchain(
+            "ai",
+            "",
+            additional_kwargs={
+                "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": BIG}}],
+                "function_call": {"name": "f", "arguments": BIG},
+            },
+        ),
+        langchain("ai", "", additional_kwargs={"function_call": {"name": "f", "arguments": BIG}}),
     ],
+    ids=range(16),
 )
 def test_calls_results_and_exchanges_are_told_without_the_blob(body: Body) -> None:
     """A message whose large members are away makes and answers the same calls as the whole one."""
@@ -125,6 +144,20 @@ def test_calls_results_and_exchanges_are_told_without_the_blob(body: Body) -> No
     assert calls_of(small) == calls_of(body)
     assert results_of(small) == results_of(body)
     assert begins_exchange(small) == begins_exchange(body)
+    assert join_large(small, {name: text for name, (_, text) in large.items()}) == body
+
+
+def test_of_langchain_the_members_of_data_leave_one_by_one() -> None:
+    """A large artifact is a value of its own: who wants the content need not read it."""
+    body = langchain("tool", BIG, tool_call_id="c", artifact={"raw": BIG})
+    new = prepare(body, IDENTITY, 0, cost=lambda one: len(text_of(one)), cleaned=body)
+    content, artifact = (large for large, _ in new.large)
+
+    assert (content.member, artifact.member) == ("data.content", "data.artifact")
+    assert content.channel == f"{message_id(IDENTITY, 0)}.data.content"
+    assert content.preview == "x" * PREVIEW_CHARACTERS
+    assert (content.tokens, artifact.tokens) == (len(BIG), 0)
+    assert new.body == langchain("tool", None, tool_call_id="c", artifact=None)
 
 
 def test_a_small_message_is_stored_as_it_is() -> None:

@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.markup import DEFAULT, VERSION, Profile, make_profile, strip_message, strip_text
+from app.core.model import Body
+from tests.unit.dialects import langchain
 
 DATA = Path(__file__).parents[1] / "data"
+DIRTY = "Fine.<!-- id=1 -->"
+CLEAN = "Fine."
 
 MUSTS: Mapping[str, Callable[[str], bool]] = {
     "strip(output) == output": lambda output: strip_text(output) == output,
@@ -226,6 +230,68 @@ def test_unchanged_message_is_the_same_object(content: object) -> None:
     """A message with nothing to strip is returned itself."""
     body = {"role": "assistant", "content": content}
 
+    assert strip_message(body) is body
+
+
+@pytest.mark.parametrize(
+    ("body", "cleaned"),
+    [
+        (
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": DIRTY, "annotations": []}],
+            },
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": CLEAN, "annotations": []}],
+            },
+        ),
+        (langchain("ai", DIRTY, id="run-1"), langchain("ai", CLEAN, id="run-1")),
+        (
+            langchain("AIMessageChunk", [DIRTY, {"type": "text", "text": DIRTY}]),
+            langchain("AIMessageChunk", [CLEAN, {"type": "text", "text": CLEAN}]),
+        ),
+        (
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": DIRTY, "signature": "s"},
+                    {"type": "text", "text": DIRTY, "citations": [{"cited_text": DIRTY}]},
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": DIRTY, "signature": "s"},
+                    {"type": "text", "text": CLEAN, "citations": [{"cited_text": DIRTY}]},
+                ],
+            },
+        ),
+    ],
+    ids=["responses", "langchain", "langchain blocks", "anthropic"],
+)
+def test_assistant_text_is_cleaned_in_every_dialect(body: Body, cleaned: Body) -> None:
+    """Wherever a dialect keeps an assistant's words, they are cleaned, and nothing beside them."""
+    assert strip_message(body) == cleaned
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": DIRTY},
+        {"type": "function_call_output", "call_id": "c", "output": DIRTY},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": DIRTY}]},
+        {"type": "novel", "content": DIRTY},
+        langchain("human", DIRTY),
+        langchain("tool", DIRTY, tool_call_id="c"),
+        langchain("ai", "", tool_calls=[{"name": "f", "args": {"a": DIRTY}, "id": "c"}]),
+    ],
+    ids=range(7),
+)
+def test_nothing_else_is_cleaned_in_any_dialect(body: Body) -> None:
+    """Items, arguments, results and users' words pass as the same object."""
     assert strip_message(body) is body
 
 

@@ -1,10 +1,12 @@
 """The pair rule, by adjacency: what is left out of an exchange, and that nothing else is."""
 
+import pytest
 from hypothesis import given
 
 from app.core.messages import is_empty
 from app.core.model import Body
 from app.core.pairs import Repair, heal
+from tests.unit.dialects import ANTHROPIC, LANGCHAIN, OPENAI, RESPONSES, langchain
 from tests.unit.strategies import (
     assistant,
     batches,
@@ -214,3 +216,116 @@ def test_whatever_is_left_out_is_named(exchange: list[Body]) -> None:
     }
 
     assert {repair.index for repair in repairs} == changed
+
+
+def _call(call_id: str) -> Body:
+    return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": "{}"}
+
+
+def _output(call_id: str) -> Body:
+    return {"type": "function_call_output", "call_id": call_id, "output": "x"}
+
+
+def _entry(call_id: str) -> Body:
+    return {"name": "f", "args": {}, "id": call_id, "type": "tool_call"}
+
+
+def _sent_entry(call_id: str) -> Body:
+    return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def _block(call_id: str) -> Body:
+    return {"type": "tool_use", "id": call_id, "name": "f", "input": {}}
+
+
+def _thrice(*ids: str, content: tuple[Body, ...] = ()) -> Body:
+    return langchain(
+        "ai",
+        [*content, *map(_block, ids)],
+        additional_kwargs={"tool_calls": [*map(_sent_entry, ids)]},
+        tool_calls=[*map(_entry, ids)],
+        invalid_tool_calls=[],
+    )
+
+
+@pytest.mark.parametrize("exchange", [OPENAI, RESPONSES, ANTHROPIC, LANGCHAIN])
+def test_nothing_to_heal_in_any_dialect(exchange: list[Body]) -> None:
+    """A whole conversation with a call and its result passes as the same objects."""
+    bodies, repairs = heal(exchange)
+
+    assert all(new is old for new, old in zip(bodies, exchange, strict=True))
+    assert repairs == []
+
+
+def test_items_pair_across_other_items() -> None:
+    """Parallel calls, a remark and thoughts between a call and its output part no pair."""
+    remark: Body = {"type": "message", "role": "assistant", "content": "Looking."}
+    exchange = [user("q"), _call("c1"), _call("c2"), remark, _output("c2"), _output("c1")]
+
+    assert healed(*exchange) == exchange
+
+
+def test_item_without_its_counterpart_goes_whole() -> None:
+    """An item is one call or one output: with its counterpart missing nothing is left of it."""
+    exchange = [user("q"), _output("c3"), _call("c1"), _call("c2"), _output("c1"), _output("c3")]
+    bodies, repairs = heal(exchange)
+
+    assert bodies == [user("q"), None, _call("c1"), None, _output("c1"), None]
+    assert [(repair.index, repair.code, repair.ids) for repair in repairs] == [
+        (1, "result-without-call", ("c3",)),
+        (3, "call-without-result", ("c2",)),
+        (5, "result-without-call", ("c3",)),
+    ]
+
+
+def test_items_whose_ids_are_used_again() -> None:
+    """An output answers the nearest open call before it, so the lost one is the older."""
+    exchange = [_call("c1"), _call("c1"), _output("c1"), _call("c1"), _output("c1")]
+
+    assert healed(*exchange) == [None, *exchange[1:]]
+
+
+def test_langchain_call_goes_wherever_it_is_said() -> None:
+    """A lone call leaves tool_calls, additional_kwargs and the content; the others stay."""
+    text: Body = {"type": "text", "text": "Looking."}
+    answer = langchain("tool", "x", tool_call_id="c2")
+
+    assert healed(_thrice("c1", "c2", content=(text,)), answer) == [
+        _thrice("c2", content=(text,)),
+        answer,
+    ]
+    assert healed(_thrice("c1", content=(text,))) == [_thrice(content=(text,))]
+    assert healed(_thrice("c1")) == [None]
+    assert healed(langchain("tool", "x", tool_call_id="c1")) == [None]
+
+
+def test_langchain_calls_of_old() -> None:
+    """A call that only additional_kwargs knows pairs and goes like any other."""
+    legacy = {"function_call": {"name": "f", "arguments": "{}"}}
+    call = langchain("ai", "Looking.", additional_kwargs=legacy)
+    answer = langchain("function", "x", name="f")
+
+    assert healed(call, answer) == [call, answer]
+    assert healed(call) == [langchain("ai", "Looking.")]
+
+
+def test_langchain_broken_call_is_left_out() -> None:
+    """A call that LangChain could not parse has no result, so it is not sent."""
+    broken = {"name": "f", "args": "{", "id": "c1", "error": None, "type": "invalid_tool_call"}
+    message = langchain("ai", "Looking.", tool_calls=[], invalid_tool_calls=[broken])
+
+    assert healed(message) == [langchain("ai", "Looking.", tool_calls=[], invalid_tool_calls=[])]
+
+
+def test_what_a_server_runs_is_not_waited_for() -> None:
+    """A search that the provider ran has no result of the client, and stays."""
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    exchange = [
+        user("q"),
+        assistant([search, found, {"type": "text", "text": "a"}]),
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "program", "id": "p", "call_id": "c1", "code": "1"},
+    ]
+
+    assert healed(*exchange) == exchange

@@ -149,6 +149,27 @@ async def test_the_end_cancels_what_is_under_way() -> None:
     assert builds.cancelled == ["t1"]
 
 
+async def test_the_end_comes_though_a_cancellation_is_lost() -> None:
+    """A build that goes on after it was cancelled, as a driver can make it, ends all the same."""
+    lost: list[str] = []
+    begun = asyncio.Event()
+
+    async def build(key: ThreadKey) -> Built:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lost.append(key.thread_id)
+        return Built()
+
+    worker = SummaryWorker(build, concurrency=1)
+    async with asyncio.timeout(10), worker.running():
+        worker.notify(thread(1))
+        await begun.wait()
+
+    assert lost == ["t1"]
+
+
 async def test_notices_before_the_start_wait_for_it() -> None:
     """A worker that does not run yet takes notices all the same."""
     builds = Builds()

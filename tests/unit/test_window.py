@@ -55,7 +55,11 @@ def start_of(grid: Grid, messages: list[StoredMessage], *, read: int | None = No
 
 
 def plan(
-    messages: list[StoredMessage], *pointers: Pointer, grid: Grid = GRID, read: int | None = None
+    messages: list[StoredMessage],
+    *pointers: Pointer,
+    grid: Grid = GRID,
+    read: int | None = None,
+    unsaved: int = 0,
 ) -> WindowPlan | None:
     """Plan a window over a thread of one turn a message, of which the newest were read."""
     newest = messages if read is None else messages[-read:]
@@ -65,7 +69,8 @@ def plan(
     ]
     spent = sum(message.tokens for message in messages)
     registry = plan_registry(len(messages), pointers)
-    return plan_window(grid, History(registry, registry.head, len(messages), spent, tuple(turns)))
+    history = History(registry, registry.head, len(messages), spent, tuple(turns))
+    return plan_window(grid, history, unsaved=unsaved)
 
 
 def plan_registry(position: int, pointers: Sequence[Pointer]) -> Registry:
@@ -245,12 +250,14 @@ def test_stale_summary_is_reached_back_to() -> None:
     """A summary two strides behind is kept, and the window begins where it ends."""
     found = plan(stored(plain_thread(200)), pointer(100))
 
-    assert found == WindowPlan(100, pointer(100), gap=False, state="stale")
+    assert found == WindowPlan(100, pointer(100), gap=False, state="stale", ahead=140)
 
 
 def test_without_summary_the_window_reaches_back_to_the_beginning() -> None:
     """Within two strides of the beginning nothing needs to be summarised."""
-    assert plan(stored(plain_thread(90))) == WindowPlan(0, None, gap=False, state="none")
+    found = plan(stored(plain_thread(90)))
+
+    assert found == WindowPlan(0, None, gap=False, state="none", ahead=40)
 
 
 def test_gap_beyond_two_strides() -> None:
@@ -270,12 +277,36 @@ def test_gap_where_the_tokens_would_not_fit() -> None:
     assert (found.start, found.gap) == (140, True)
 
 
+@pytest.mark.parametrize(
+    ("unsaved", "start"), [(0, 0), (249, 0), (251, 20), (349, 20), (351, 40), (10_000, 98)]
+)
+def test_a_long_current_message_moves_the_start_as_its_save_will(unsaved: int, start: int) -> None:
+    """What it costs over its room counts to the line; the last exchange stays whatever it costs."""
+    grid = dataclasses.replace(GRID, window=1000, token_span=750, token_step=100)
+    found = plan(stored(plain_thread(100)), pointer(20), pointer(40), grid=grid, unsaved=unsaved)
+
+    assert found is not None
+    assert found.start == start
+
+
+def test_a_long_current_message_leaves_no_room_to_reach_back() -> None:
+    """A window that its message would not let fit is not stretched: the trim would leave a hole."""
+    grid = dataclasses.replace(GRID, token_span=90 * 5, token_step=150)
+    thread = stored(plain_thread(100))
+    near, far = (plan(thread, pointer(20), grid=grid, unsaved=unsaved) for unsaved in (0, 100))
+
+    assert near is not None
+    assert (near.start, near.state) == (20, "stale")
+    assert far is not None
+    assert far.gap
+
+
 def test_pointer_of_another_branch_is_not_used() -> None:
     """A pointer whose turn is not on the chain that was read belongs to another branch."""
     other = Pointer("0000000140-other", 140, 700)
 
     assert plan(stored(plain_thread(200)), other, pointer(120)) == WindowPlan(
-        120, pointer(120), gap=False, state="stale"
+        120, pointer(120), gap=False, state="stale", ahead=140
     )
 
 

@@ -210,7 +210,7 @@ class Database:
                 return await self._once(work)
 
     async def _once(self, work: Callable[[PoolProxiedConnection], Awaitable[T]]) -> T:
-        connection = await self._engine.raw_connection()
+        connection = await self._lend()
         # SQLAlchemy does not see the errors of driver calls: left in the pool, a dead connection
         # would be lent for ever, and a cancelled one might still be in a transaction.
         try:
@@ -226,6 +226,16 @@ class Database:
             raise
         connection.close()
         return result
+
+    async def _lend(self) -> PoolProxiedConnection:
+        try:
+            return await self._engine.raw_connection()
+        except Exception as error:
+            # SQLAlchemy wraps what the driver says while connecting in a class it does not export.
+            cause = error.__cause__
+            if isinstance(cause, OSError | asyncpg.PostgresError | asyncpg.InterfaceError):
+                raise cause from None
+            raise
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:

@@ -46,12 +46,17 @@ def decode(text: bytes) -> Any:
 
 
 def encode_turn(turn: NewTurn) -> bytes:
-    """Write a turn's payload: messages without their large members, costs, and where those are."""
+    """Write a turn's payload: messages without their large members, costs, and where those are.
+
+    Shape: `dialect` is left out where it is openai.
+    """
+    dialect = {} if turn.dialect == "openai" else {"dialect": turn.dialect}
     return encode(
         {
             "v": PAYLOAD_VERSION,
             "rules": turn.rules,
-            "messages": [_small(message) for message in turn.messages],
+            **dialect,
+            "messages": [message.body for message in turn.messages],
             "tokens": [message.tokens for message in turn.messages],
             "large": [
                 entry
@@ -60,10 +65,6 @@ def encode_turn(turn: NewTurn) -> bytes:
             ],
         }
     )
-
-
-def _small(message: NewMessage) -> Mapping[str, object]:
-    return message.body | {large.member: None for large, _ in message.large}
 
 
 def _large_entries(index: int, message: NewMessage) -> Iterable[Mapping[str, object]]:
@@ -103,8 +104,17 @@ def turn(row: Row) -> Turn:
 def _messages(checkpoint_id: str, identity: bytes, payload: Row) -> tuple[StoredMessage, ...]:
     bodies, tokens, rules = payload["messages"], payload["tokens"], payload["rules"]
     first = end_position(checkpoint_id) - len(bodies) + 1
+    dialect = payload.get("dialect", "openai")
     messages = [
-        StoredMessage(message_id(identity, index), first + index, checkpoint_id, body, cost, rules)
+        StoredMessage(
+            id=message_id(identity, index),
+            position=first + index,
+            checkpoint_id=checkpoint_id,
+            body=body,
+            tokens=cost,
+            rules=rules,
+            dialect=dialect,
+        )
         for index, (body, cost) in enumerate(zip(bodies, tokens, strict=True))
     ]
     if large := payload["large"]:

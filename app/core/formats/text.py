@@ -1,19 +1,32 @@
 """Plain text, for prompts that are one string: a block for each message, then a blank line."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.core.formats.format import Sections
+from app.core.dialects.neutral import (
+    Call,
+    Dialect,
+    Media,
+    Reasoning,
+    Refusal,
+    Result,
+    Segment,
+    Text,
+)
+from app.core.dialects.reading import read_message
+from app.core.formats.format import Sections, Translated
 from app.core.messages import (
     HISTORY_NAME,
     MARKER_NAME,
     SUMMARY_NAME,
+    is_empty,
     is_injected,
     part_text,
     parts_of,
     role_of,
 )
+from app.core.model import Body
 from app.core.ports import Count
 
 _ROLE_LABELS = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
@@ -32,10 +45,36 @@ class TextFormat:
 
     name: str = "text"
     reply_overhead: int = 0
+    opens_with_user: bool = False
+    pairs_meet: bool = False
+
+    def translate(self, body: Body, dialect: Dialect) -> Translated:  # noqa: ARG002
+        """Leave out reasoning; what no chat message is becomes one, its parts as they were."""
+        message = read_message(body)
+        thoughts = [one for one in message.segments if isinstance(one, Reasoning)]
+        if "role" in body:
+            if not thoughts:
+                return Translated((body,))
+            raw = [thought.raw for thought in thoughts]
+            parts = [part for part in parts_of(body) if not any(part is one for one in raw)]
+            said: Body = {**body, "content": parts}
+            bodies = () if is_empty(said) else (said,)
+        else:
+            spoken = [one for one in message.segments if not isinstance(one, Reasoning)]
+            bodies = (_chat_message(message.role, message.name, spoken),) if spoken else ()
+        return Translated(bodies, tuple("reasoning" for _ in thoughts))
+
+    def frame(self, body: Body) -> Body:
+        """Return the system message as it is; its block is labelled by its name."""
+        return body
 
     def cost(self, body: Mapping[str, object], count: Count) -> int:
         """Return what the message's block costs before another block."""
         return count(_block(body) + _NEXT_BLOCK) - count(_NEXT_BLOCK)
+
+    def saved(self, sections: Sections) -> int:  # noqa: ARG002
+        """Return 0: blocks stay apart."""
+        return 0
 
     def render(self, sections: Sections) -> Mapping[str, object]:
         """Return `text`: the blocks, one after the other."""
@@ -44,6 +83,29 @@ class TextFormat:
     def total(self, output: Mapping[str, object], added: int, count: Count) -> int:  # noqa: ARG002
         """Count the whole text: in some encodings the last block costs a little less."""
         return count(str(output["text"]))
+
+
+def _chat_message(role: str, name: str | None, spoken: Sequence[Segment]) -> Body:
+    first = spoken[0]
+    if isinstance(first, Result):
+        parts = [_shown(inner) for inner in first.segments]
+        whose = {"name": name} if name else {"tool_call_id": first.call_id}
+        return {"role": "tool", **whose, "content": parts}
+    calls = [
+        {"id": one.id, "name": one.name, "arguments": one.arguments}
+        for one in spoken
+        if isinstance(one, Call)
+    ]
+    said = [_shown(one) for one in spoken if not isinstance(one, Call)]
+    named = {"name": name} if name else {}
+    return {"role": role, **named, "content": said, "tool_calls": calls}
+
+
+def _shown(segment: Segment) -> object:
+    """Return a part that is written as the segment's words, or as its kind in brackets."""
+    if isinstance(segment, Media) and segment.text is None:
+        return {"type": segment.kind}
+    return segment.text if isinstance(segment, Text | Refusal | Media) else segment.raw
 
 
 def _block(body: Mapping[str, object]) -> str:
