@@ -90,11 +90,16 @@ class RedisSummaryCache:
         summary = load_entry(value) if isinstance(value, bytes) else None
         return summary if summary is not None and summary.boundary == boundary else None
 
-    async def put(self, key: ThreadKey, summary: Summary, *, epoch: int) -> None:
-        """Remember a summary for the time to live; do nothing on any trouble."""
+    async def put(
+        self, key: ThreadKey, summary: Summary, *, epoch: int, keep: bool = False
+    ) -> None:
+        """Remember a summary for the time to live; do nothing on any trouble.
+
+        keep: not where an entry stands already; decided by Redis, so no two writers cross.
+        """
         name = cache_key(key, summary.boundary, epoch=epoch)
         entry = dump_entry(summary)
-        await self._guarded(lambda: self._redis.set(name, entry, ex=self._ttl_seconds))
+        await self._guarded(lambda: self._redis.set(name, entry, ex=self._ttl_seconds, nx=keep))
 
     async def check(self) -> bool:
         """Tell whether Redis answers now; never raises."""
@@ -130,9 +135,11 @@ class NullSummaryCache:
         del key, boundary, epoch
         return None
 
-    async def put(self, key: ThreadKey, summary: Summary, *, epoch: int) -> None:
+    async def put(
+        self, key: ThreadKey, summary: Summary, *, epoch: int, keep: bool = False
+    ) -> None:
         """Keep nothing."""
-        del key, summary, epoch
+        del key, summary, epoch, keep
 
     async def check(self) -> bool:
         """Tell that nothing is missing."""

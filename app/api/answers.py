@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.config import JsonDict
 
+from app.api.explanations import ExplainOut, StripOut
 from app.core.model import SummaryState
 
 # FastAPI leaves nulls out of the document, examples included, so these have none.
@@ -34,6 +35,7 @@ _CONTEXT: JsonDict = {
         "boundary": {"checkpoint_id": _BEFORE, "position": 4},
         "method": "model",
         "model": "gpt-4o-mini",
+        "prompt": "summary-1",
         "created_at": "2030-01-02T03:04:05Z",
     },
     "coverage": {"total": 6, "summarized": 4, "window": 2, "trimmed": 0, "from_position": 5},
@@ -47,6 +49,7 @@ _CONTEXT: JsonDict = {
         "encoding": "o200k_base",
         "over_budget": False,
     },
+    "strip": {"rules": "strip-1", "messages": 0, "characters": 0, "tokens": 0},
     "pending": [],
     "warnings": [],
 }
@@ -99,13 +102,17 @@ class Boundary(BaseModel):
 
 
 class SummaryOut(BaseModel):
-    """What stands for the messages before the window. covers: how many messages that are."""
+    """What stands for the messages before the window. covers: how many messages that are.
+
+    prompt: the version of what made it: a model's prompt, or the extractive rules.
+    """
 
     state: SummaryState
     covers: int
     boundary: Boundary | None
     method: Literal["model", "extractive"] | None
     model: str | None
+    prompt: str | None
     created_at: datetime | None
 
 
@@ -170,8 +177,10 @@ class ContextOut(BaseModel):
     summary: ContextSummaryOut
     coverage: CoverageOut
     tokens: TokensOut
+    strip: StripOut
     pending: list[PendingOut]
     warnings: list[Warned]
+    explain: ExplainOut | None = None
 
 
 class SavedMessageOut(BaseModel):

@@ -30,13 +30,9 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 Path = tuple[str | int, ...]
 
 
-async def read_object(request: Request, *, max_bytes: int) -> dict[str, object]:
-    """Read and parse the request's body, which must be a JSON object.
-
-    Errors: PayloadTooLarge over max_bytes, UnsupportedMediaType, InvalidPayload.
-    """
-    require_json(request)
-    parsed = parse_json(await read_body(request, max_bytes=max_bytes))
+def parse_object(body: bytes) -> dict[str, object]:
+    """Parse a body, which must be a JSON object. Errors: InvalidPayload, see parse_json."""
+    parsed = parse_json(body)
     if not isinstance(parsed, dict):
         raise InvalidPayload([Flaw("#", "must be a JSON object")])
     return parsed

@@ -8,11 +8,19 @@ from fastapi import Request, Response
 
 from app.api.answers import ContextOut
 from app.api.auth import Principal
-from app.api.dependencies import answer, api_router, authorize, json_body, resources_of
+from app.api.dependencies import answer, api_router, authorize, read_request, resources_of
 from app.api.openapi import documented
 from app.api.paths import path_thread_id
-from app.api.schemas import LoadIn, LoadParameters, LoadRequest, parse_load, parse_load_query
+from app.api.schemas import (
+    ExplainParameters,
+    LoadIn,
+    LoadParameters,
+    LoadRequest,
+    parse_load,
+    parse_load_query,
+)
 from app.core.errors import CheckpointNotFound, PayloadTooLarge, UnsupportedMediaType
+from app.core.explanation import WindowExplained
 from app.core.model import Context, Pointer, Summary, Write
 from app.services.load import Loaded, load_context
 
@@ -26,6 +34,7 @@ router = api_router("context", prefix="/v1")
     **documented(
         {200: ContextOut},
         thread=False,
+        query=ExplainParameters,
         body=LoadIn,
         errors=(CheckpointNotFound, PayloadTooLarge, UnsupportedMediaType),
     ),
@@ -33,7 +42,9 @@ router = api_router("context", prefix="/v1")
 async def post_context(request: Request) -> Response:
     """Load a context, from any of the three generations of request."""
     principal = authorize(request, "read")
-    return await _load(request, principal, parse_load(await json_body(request)))
+    query = request.query_params
+    wanted = await read_request(request, lambda body: parse_load(body, query))
+    return await _load(request, principal, wanted)
 
 
 @router.get(
@@ -76,8 +87,10 @@ def context_json(wanted: LoadRequest, loaded: Loaded) -> Mapping[str, object]:
         "summary": {"text": context.summary and context.summary.text, **_summary_of(context)},
         "coverage": context.coverage,
         "tokens": context.tokens,
+        "strip": context.stripped,
         "pending": _pending_json(loaded.pending),
         "warnings": [*wanted.warnings, *context.warnings],
+        **({"explain": explain_json(context)} if context.explanation else {}),
     }
 
 
@@ -89,7 +102,25 @@ def summary_json(state: str, summary: Summary | None) -> dict[str, object]:
         "boundary": boundary_json(summary.boundary if summary else None),
         "method": summary and summary.method,
         "model": summary and summary.model,
+        "prompt": summary and summary.prompt,
         "created_at": summary and summary.created_at,
+    }
+
+
+def explain_json(context: Context) -> dict[str, object] | None:
+    """Return what became of every message, and how the window was chosen."""
+    explained = context.explanation
+    if explained is None:
+        return None
+    return {
+        "messages": explained.messages,
+        "ranges": [
+            {"from": one.first, "to": one.last, "fate": one.fate, "reason": one.reason}
+            for one in explained.ranges
+        ],
+        "strip": {"rules": context.stripped.rules, "messages": explained.stripped},
+        "window": _window_json(explained.window),
+        "tokens": explained.overheads,
     }
 
 
@@ -102,6 +133,22 @@ def boundary_json(pointer: Pointer | None) -> dict[str, object] | None:
 
 def _summary_of(context: Context) -> dict[str, object]:
     return summary_json(context.summary_state, context.summary)
+
+
+def _window_json(window: WindowExplained) -> dict[str, object]:
+    pointer = {"checkpoint_id": window.checkpoint_id, "position": window.position}
+    return {
+        "start": window.start,
+        "grid": {
+            "window": window.window,
+            "stride": window.stride,
+            "token_span": window.token_span,
+            "token_step": window.token_step,
+        },
+        "cap": window.cap,
+        "pointer": pointer if window.checkpoint_id else None,
+        "summary": {"state": window.state, "why": window.why},
+    }
 
 
 def _pending_json(pending: Sequence[Write]) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ wrong with them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
@@ -31,6 +32,8 @@ MAX_WINDOW = 1000
 MAX_PAGE = 100
 KEY_HEADER = "Idempotency-Key"
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_FLAGS = {"true": True, "false": False}
 _NUMBERS = frozenset({"token_budget", "window", "stride", "limit"})
 _MAX_NAMED_FIELDS = 20
 _MAX_DIGITS = 18
@@ -47,7 +50,15 @@ class _Request(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class LoadParameters(_Request):
+class ExplainParameters(_Request):
+    """What a load may ask for in the query string beside a body."""
+
+    explain: Annotated[
+        bool, Field(description="Also say what became of every message, and why.")
+    ] = False
+
+
+class LoadParameters(ExplainParameters):
     """What a load may ask for, in a body or in a query string."""
 
     checkpoint_id: Annotated[_Name | None, Field(description="History as of this turn.")] = None
@@ -91,6 +102,7 @@ class LoadParameters(_Request):
             marker=self.marker == "on",
             strip=self.strip == "default",
             stub_large=self.large_values == "stub",
+            explain=self.explain,
         )
 
 
@@ -169,9 +181,10 @@ class LoadRequest:
     warnings: tuple[Mapping[str, object], ...]
 
 
-def parse_load(body: Mapping[str, object]) -> LoadRequest:
-    """Read a load from a request's body. Errors: InvalidPayload."""
-    wanted = validate(LoadIn, body)
+def parse_load(body: Mapping[str, object], query: Mapping[str, str] = _NOTHING) -> LoadRequest:
+    """Read a load from a request's body; explain may stand beside it. Errors: InvalidPayload."""
+    beside = validate_query(ExplainParameters, query).model_dump(exclude_unset=True)
+    wanted = validate(LoadIn, {**beside, **body})
     if wanted.thread_id is not None:
         check_thread_id(wanted.thread_id)
     return LoadRequest(
@@ -226,14 +239,8 @@ def validate(model: type[_Model], body: Mapping[str, object]) -> _Model:
 
 
 def validate_query(model: type[_Model], query: Mapping[str, str]) -> _Model:
-    """Check a query string's parameters; decimal digits are a number where one is wanted."""
-    return validate(
-        model,
-        {
-            name: int(value) if name in _NUMBERS and _is_number(value) else value
-            for name, value in query.items()
-        },
-    )
+    """Check a query string's parameters, numbers and `true` and `false` where they are wanted."""
+    return validate(model, {name: _query_value(name, value) for name, value in query.items()})
 
 
 def unknown_fields(
@@ -274,6 +281,12 @@ def _message_of(message: object) -> Body | None:
 
 def _checked(name: str | None, pointer: str) -> str | None:
     return None if name is None else check_name(name, pointer)
+
+
+def _query_value(name: str, value: str) -> object:
+    if name == "explain":
+        return _FLAGS.get(value, value)
+    return int(value) if name in _NUMBERS and _is_number(value) else value
 
 
 def _is_number(value: str) -> bool:

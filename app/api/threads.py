@@ -11,7 +11,7 @@ from app.api.dependencies import (
     answer,
     api_router,
     authorize,
-    json_body,
+    read_request,
     resources_of,
 )
 from app.api.openapi import documented
@@ -74,10 +74,11 @@ async def post_turn(request: Request) -> Response:
     """Store a turn once: 201 when it is new, 200 with the first save's ids when it is a retry."""
     principal = authorize(request, "write")
     key = principal.key_of(path_thread_id(request))
-    body = await json_body(request)
-    wanted = parse_save(key, body, _key_header(request))
+    header = _key_header(request)
+    wanted, unknown = await read_request(
+        request, lambda body: (parse_save(key, body, header), unknown_fields(SaveIn, body))
+    )
     saved = await save_turn(resources_of(request).history, wanted)
-    unknown = unknown_fields(SaveIn, body)
     return answer(saved_json(saved, unknown), status=201 if saved.created else 200)
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.core.dialects.neutral import Dialect
 from app.core.exchanges import Entry, Exchange, Rules, place
+from app.core.explanation import Stripped, StrippedMessage
 from app.core.final_turn import fit_final_turn
 from app.core.formats.format import Sections
 from app.core.marker import marker_message, summary_message
-from app.core.messages import role_of
+from app.core.messages import is_injected, role_of, text_of
 from app.core.model import Body, Context, Coverage, Summary, SummaryState, TokenSections
 from app.core.opening import open_with_user
 from app.core.trim import Costs, Kept, trim
@@ -38,13 +40,29 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class Choice:
     """What of a draft is sent, as messages of the answer and as exchanges they came from."""
 
     kept: Kept
     window: Sequence[Exchange]
     final: Exchange
     sections: Sections
+
+    @property
+    def entries(self) -> Iterator[Entry]:
+        """Yield the messages of the history that are sent, in their order."""
+        for exchange in (*self.window, self.final):
+            yield from exchange.entries
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A context with what it was made from. stripped: what cleaning cut, message by message."""
+
+    context: Context
+    draft: Draft
+    choice: Choice
+    stripped: tuple[StrippedMessage, ...]
 
 
 def draft_of(exchanges: Sequence[Exchange], *, total: int) -> Draft:
@@ -63,41 +81,50 @@ def costs_of(draft: Draft, rules: Rules) -> Costs:
     """Return what each section of the draft would cost."""
     marked = rules.marker and draft.final.entries
     return Costs(
-        fixed=rules.format.reply_overhead + _framed_cost(draft.pinned, rules),
+        fixed=rules.format.reply_overhead + framed_cost(draft.pinned, rules),
         pinned=draft.pinned is not None,
         final=draft.final.cost,
-        marker=_framed_cost(marker_message(), rules) if marked else 0,
-        summary=_framed_cost(draft.told, rules),
+        marker=framed_cost(marker_message(), rules) if marked else 0,
+        summary=framed_cost(draft.told, rules),
         exchanges=[exchange.cost for exchange in draft.window],
     )
 
 
-def compose(draft: Draft, rules: Rules) -> Context:
+def compose(whole: Draft, rules: Rules) -> Composed:
     """Trim the draft to the budget and write it.
 
     Shape: an exchange with a missing value cannot be sent, nor can those before it: trimmed.
     """
-    draft = replace(draft, window=_sendable(draft.window))
+    draft = replace(whole, window=sendable(whole.window))
     costs = costs_of(draft, rules)
     choice = _choose(draft, costs, rules)
     output = rules.format.render(choice.sections)
     tokens = _count(costs, choice, output, rules)
-    return Context(
+    stripped = tuple(_stripped(choice, rules))
+    context = Context(
         output=output,
         summary=draft.summary if choice.kept.summary else None,
         summary_state=draft.state if choice.kept.summary else "none",
         coverage=_cover(draft, choice),
         tokens=tokens,
         warnings=tuple(_warnings(draft, choice, tokens, rules)),
+        stripped=Stripped(
+            rules.profile.version if rules.profile else None,
+            len(stripped),
+            sum(message.characters for message in stripped),
+            sum(message.tokens for message in stripped),
+        ),
     )
+    return Composed(context, whole, choice, stripped)
 
 
-def _sendable(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+def sendable(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+    """Return the exchanges behind the last one of which a value is missing."""
     barrier = max((i for i, exchange in enumerate(exchanges) if exchange.missing), default=-1)
     return exchanges[barrier + 1 :]
 
 
-def _choose(draft: Draft, costs: Costs, rules: Rules) -> _Choice:
+def _choose(draft: Draft, costs: Costs, rules: Rules) -> Choice:
     kept = trim(costs, rules.budget)
     window, final = newest(draft.window, kept.exchanges), draft.final
     if costs.least > rules.budget:
@@ -116,19 +143,20 @@ def _choose(draft: Draft, costs: Costs, rules: Rules) -> _Choice:
         marker=_framed(marker_message() if kept.marker else None, rules),
         final=final.sent,
     )
-    return _Choice(kept, window, final, sections)
+    return Choice(kept, window, final, sections)
 
 
 def _framed(body: Body | None, rules: Rules) -> Body | None:
     return rules.format.frame(body) if body else None
 
 
-def _framed_cost(body: Body | None, rules: Rules) -> int:
+def framed_cost(body: Body | None, rules: Rules) -> int:
+    """Return what a system message costs, 0 for none."""
     return rules.cost(rules.format.frame(body)) if body else 0
 
 
 def _count(
-    costs: Costs, choice: _Choice, output: Mapping[str, object], rules: Rules
+    costs: Costs, choice: Choice, output: Mapping[str, object], rules: Rules
 ) -> TokenSections:
     summary = costs.summary if choice.kept.summary else 0
     window = sum(exchange.cost for exchange in choice.window)
@@ -148,7 +176,26 @@ def _count(
     )
 
 
-def _cover(draft: Draft, choice: _Choice) -> Coverage:
+def _stripped(choice: Choice, rules: Rules) -> Iterator[StrippedMessage]:
+    for entry in choice.entries:
+        if entry.cleaning and entry.sent:
+            before, after = entry.cleaning
+            cost = entry.cost if entry.body is after else _cost(after, entry.dialect, rules)
+            yield StrippedMessage(
+                entry.position or None,
+                entry.message_id or None,
+                characters=len(text_of(before)) - len(text_of(after)),
+                tokens=_cost(before, entry.dialect, rules) - cost,
+            )
+
+
+def _cost(body: Body, dialect: Dialect, rules: Rules) -> int:
+    if is_injected(body):
+        return framed_cost(body, rules)
+    return rules.cost_all(rules.format.translate(body, dialect).bodies)
+
+
+def _cover(draft: Draft, choice: Choice) -> Coverage:
     summary = draft.summary if choice.kept.summary else None
     reaches, begins = (summary.boundary.position, summary.begins) if summary else (0, 0)
     window = sum(exchange.size for exchange in choice.window) + choice.final.size
@@ -165,7 +212,7 @@ def _cover(draft: Draft, choice: _Choice) -> Coverage:
 
 
 def _warnings(
-    draft: Draft, choice: _Choice, tokens: TokenSections, rules: Rules
+    draft: Draft, choice: Choice, tokens: TokenSections, rules: Rules
 ) -> Iterator[Mapping[str, object]]:
     yield from draft.warnings
     for exchange in (*choice.window, choice.final):
@@ -181,11 +228,11 @@ def _warnings(
         yield _over_budget(draft, choice, rules)
 
 
-def _over_budget(draft: Draft, choice: _Choice, rules: Rules) -> Mapping[str, object]:
+def _over_budget(draft: Draft, choice: Choice, rules: Rules) -> Mapping[str, object]:
     """Name the message that is too long: the largest of those that are never left out."""
     entries = list(choice.final.entries)
     if draft.pinned is not None:
-        cost = _framed_cost(draft.pinned, rules)
+        cost = framed_cost(draft.pinned, rules)
         entries.append(Entry(draft.pinned, "openai", (), cost))
     longest = max(entries, key=lambda entry: entry.cost, default=Entry({}, "openai", (), 0))
     return {

@@ -15,6 +15,8 @@ from app.core.dialects.recognise import recognise
 from app.core.dialects.view import client_id
 from app.core.digest import message_content, message_digest
 from app.core.exchanges import Entry, Exchange, Rules, prepare_exchanges
+from app.core.explain import DETAILS, Read, explain
+from app.core.explanation import Fate, MessageFate
 from app.core.formats.format import Format
 from app.core.formats.named import format_named
 from app.core.given import take_conversation
@@ -67,6 +69,7 @@ class Branch:
     messages: the newest up to position, oldest first, at least back to start.
     start:    messages before the window (WindowPlan.start).
     summary:  covers no more than start; state says how far it is behind.
+    ahead:    WindowPlan.ahead. filled: the summary was made by a load.
     """
 
     messages: Sequence[StoredMessage] = ()
@@ -74,6 +77,8 @@ class Branch:
     start: int = 0
     summary: Summary | None = None
     state: SummaryState = "none"
+    ahead: int = 0
+    filled: bool = False
 
 
 def assemble(branch: Branch, reading: Reading) -> Context:
@@ -83,7 +88,12 @@ def assemble(branch: Branch, reading: Reading) -> Context:
     Errors: ValueError when the summary reaches past start.
     """
     rules = _rules(reading)
-    return compose(_draft(branch, reading, rules), rules)
+    draft = _draft(branch, reading, rules)
+    if not reading.options.explain:
+        return compose(draft, rules).context
+    messages = _with_current(branch.messages, reading.options.message)
+    read = Read(messages, branch.start, *grid_for(reading.policy, reading.options))
+    return _explained(draft, replace(read, ahead=branch.ahead, filled=branch.filled), rules)
 
 
 def large_to_fetch(branch: Branch, reading: Reading) -> list[Large]:
@@ -113,11 +123,15 @@ def assemble_given(conversation: Sequence[Body], reading: Reading) -> Context:
         _unsaved(body, taken.dialect, position)
         for position, body in enumerate(taken.spoken, start=1)
     ]
-    exchanges = _with_current(given, reading.options.message, rules)
-    exchanges = _after(exchanges, _start_of(given, exchanges, reading))
-    draft = draft_of(_within_cap(exchanges, reading), total=len(given))
+    messages = _with_current(given, reading.options.message)
+    exchanges = prepare_exchanges(messages, rules)
+    start = _start_of(given, exchanges, reading)
+    draft = draft_of(_within_cap(_after(exchanges, start), reading), total=len(given))
     draft = replace(draft, pinned=taken.pinned, recap=taken.recap, warnings=taken.warnings)
-    return compose(draft, rules)
+    if not reading.options.explain:
+        return compose(draft, rules).context
+    read = Read(messages, start, *grid_for(reading.policy, reading.options), given=True)
+    return _explained(draft, read, rules)
 
 
 def assemble_text(history: str, reading: Reading) -> Context:
@@ -127,19 +141,24 @@ def assemble_text(history: str, reading: Reading) -> Context:
         one is an empty history. Coverage is all zero: a string holds no stored messages.
     """
     rules = _rules(reading)
-    draft = draft_of(_with_current([], reading.options.message, rules), total=0)
-    text = _clean(history, rules)
-    costs = costs_of(draft, rules)
+    messages = _with_current([], reading.options.message)
+    draft = draft_of(prepare_exchanges(messages, rules), total=0)
+    text, costs = _clean(history, rules), costs_of(draft, rules)
     kept = _fit_lines(text, rules.budget - costs.least - costs.marker, rules)
     if kept.strip():
-        body = history_message(kept)
-        written = rules.format.frame(body)
-        entry = Entry(body, "openai", (written,), rules.cost(written))
-        draft = replace(draft, window=(Exchange((entry,)),))
-    elif not text.strip():
-        return compose(draft, rules)
-    warnings = () if kept == text else (_history_trimmed(len(text) - len(kept)),)
-    return compose(replace(draft, warnings=warnings), rules)
+        draft = replace(draft, window=(Exchange((_history_entry(history, text, kept, rules),)),))
+    if text.strip() and kept != text:
+        draft = replace(draft, warnings=(_history_trimmed(len(text) - len(kept)),))
+    if not reading.options.explain:
+        return compose(draft, rules).context
+    extra = (_history_fate(draft, kept == text),) if text.strip() else ()
+    grid, cap = grid_for(reading.policy, reading.options)
+    return _explained(draft, Read(messages, 0, grid, cap, given=True, extra=extra), rules)
+
+
+def _explained(draft: Draft, read: Read, rules: Rules) -> Context:
+    composed = compose(draft, rules)
+    return replace(composed.context, explanation=explain(composed, read, rules))
 
 
 def _rules(reading: Reading) -> Rules:
@@ -161,23 +180,22 @@ def _rules(reading: Reading) -> Rules:
 
 def _draft(branch: Branch, reading: Reading, rules: Rules) -> Draft:
     first = branch.position - len(branch.messages)
-    messages = branch.messages[branch.start - first :]
-    exchanges = _with_current(messages, reading.options.message, rules)
+    messages = _with_current(branch.messages[branch.start - first :], reading.options.message)
+    exchanges = prepare_exchanges(messages, rules)
     draft = draft_of(_within_cap(exchanges, reading), total=branch.position)
     return replace(draft, summary=branch.summary, state=branch.state)
 
 
 def _with_current(
-    messages: Sequence[StoredMessage], current: Body | None, rules: Rules
-) -> Sequence[Exchange]:
-    """Prepare the history with the current message behind it, unless it already stands there.
+    messages: Sequence[StoredMessage], current: Body | None
+) -> Sequence[StoredMessage]:
+    """Return the history with the current message behind it, unless it already stands there.
 
     A current message that begins no exchange (a tool's result) goes on with the last one.
     """
     if current is None or is_empty(current) or (messages and _is_same(messages[-1], current)):
-        return prepare_exchanges(messages, rules)
-    unsaved = _unsaved(current, recognise([current]), 0)
-    return prepare_exchanges([*messages, unsaved], rules)
+        return messages
+    return [*messages, _unsaved(current, recognise([current]), 0)]
 
 
 def _unsaved(body: Body, dialect: Dialect, position: int) -> StoredMessage:
@@ -249,6 +267,23 @@ def _history_cost(text: str, rules: Rules) -> int:
     return rules.cost(rules.format.frame(history_message(text)))
 
 
+def _history_entry(history: str, text: str, kept: str, rules: Rules) -> Entry:
+    body = history_message(kept)
+    written = rules.format.frame(body)
+    whole = body if kept == text else history_message(text)
+    cleaning = None if text == history else (history_message(history), whole)
+    return Entry(body, "openai", (written,), rules.cost(written), cleaning=cleaning)
+
+
+def _history_fate(draft: Draft, whole: bool) -> MessageFate:
+    """Return the fate of an opaque history; the warning of its trim says what was done."""
+    sent = sum(exchange.cost for exchange in draft.window)
+    fate: Fate = "kept" if whole else "shortened" if sent else "left-out"
+    reason = "in-window" if whole else "history-trimmed"
+    detail = DETAILS[reason]
+    return MessageFate(None, None, "system", None, fate, reason, detail, None, sent)
+
+
 def _history_trimmed(characters: int) -> Mapping[str, object]:
-    detail = "the beginning of the history did not fit the token budget"
+    detail = DETAILS["history-trimmed"]
     return {"code": "history-trimmed", "detail": detail, "characters": characters}

@@ -60,6 +60,7 @@ class Entry:
     body:     cleaned and healed, in the dialect it was stored in.
     sent:     as the format writes it: none, one or several messages, of this cost.
     position: 0 when it is not stored.
+    cleaning: the stored body before and after, where cleaning changed it.
     """
 
     body: Body
@@ -69,6 +70,7 @@ class Entry:
     position: int = 0
     message_id: str = ""
     warnings: tuple[Mapping[str, object], ...] = ()
+    cleaning: tuple[Body, Body] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +106,15 @@ def prepare_exchanges(messages: Sequence[StoredMessage], rules: Rules) -> list[E
 
 def prepare_exchange(messages: Sequence[StoredMessage], rules: Rules) -> Exchange:
     """Clean, heal, write and count the messages of one exchange."""
-    shown = [_show(message, rules) for message in messages]
+    cleaned = [_clean(message.body, rules) for message in messages]
+    shown = [
+        _stub(message, body) if message.large else body
+        for message, body in zip(messages, cleaned, strict=True)
+    ]
     healed, repairs, widows = heal_exchange(shown)
     entries = [
-        _enter(message, body, body is was, rules)
-        for message, was, body in zip(messages, shown, healed, strict=True)
+        _enter(messages[index], body, cleaned[index], body is shown[index], rules)
+        for index, body in enumerate(healed)
         if body is not None
     ]
     if rules.format.pairs_meet:
@@ -149,8 +155,11 @@ def place(position: int, message_id: str) -> Mapping[str, object]:
     return {"position": position, "message_id": message_id or None} if position else {}
 
 
-def _show(message: StoredMessage, rules: Rules) -> Body:
-    body = message.body if rules.profile is None else strip_message(message.body, rules.profile)
+def _clean(body: Body, rules: Rules) -> Body:
+    return body if rules.profile is None else strip_message(body, rules.profile)
+
+
+def _stub(message: StoredMessage, body: Body) -> Body:
     for large in message.large:
         if _can_stub(message, large):
             stub = [large_stub(large)]
@@ -179,7 +188,9 @@ def _can_stub(message: StoredMessage, large: Large) -> bool:
     return large.member in _CONTENTS and not content_of(message.body)
 
 
-def _enter(message: StoredMessage, body: Body, unchanged: bool, rules: Rules) -> Entry:
+def _enter(
+    message: StoredMessage, body: Body, cleaned: Body, unchanged: bool, rules: Rules
+) -> Entry:
     written = rules.format.translate(body, message.dialect)
     return Entry(
         body,
@@ -189,6 +200,7 @@ def _enter(message: StoredMessage, body: Body, unchanged: bool, rules: Rules) ->
         message.position,
         message.id,
         tuple(_notes(written, message)),
+        None if cleaned is message.body else (message.body, cleaned),
     )
 
 

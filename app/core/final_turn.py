@@ -1,5 +1,6 @@
 """Making room inside a final turn that is over budget alone: its user message is never touched."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
 from app.core.dialects.items import is_output
@@ -24,15 +25,17 @@ def fit_final_turn(
 
     Shape: -> entries and warnings. Units: allowed in tokens of the rules' encoding.
     Keeps: every message that is neither a call nor a result, even over the limit.
+    Cost:  a turn may hold thousands of calls, so how many go is found by halving.
     """
     calls = [index for index, entry in enumerate(entries) if calls_of(entry.body)]
-    left = tuple(entries)
-    for dropped in range(len(calls) + 1):
-        left = _without(entries, frozenset(calls[:dropped]), rules)
-        fitting = _shorten_results(left, allowed, rules)
-        if fitting is not None:
-            left = fitting
-            break
+
+    def fit(dropped: int) -> tuple[Entry, ...] | None:
+        return _shorten_results(
+            _without(entries, frozenset(calls[:dropped]), rules), allowed, rules
+        )
+
+    dropped = bisect_left(range(len(calls)), True, key=lambda number: fit(number) is not None)
+    left = fit(dropped) or _without(entries, frozenset(calls), rules)
     return left, _explain(entries, left, {entries[index].position for index in calls})
 
 

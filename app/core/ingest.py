@@ -15,7 +15,7 @@ from app.core.dialects.roles import ROLES
 from app.core.digest import canonical
 from app.core.errors import Flaw, InvalidPayload
 from app.core.injected import injected_name, take_out
-from app.core.messages import MARKER_NAME, role_of
+from app.core.messages import INJECTED_NAMES, MARKER_NAME, role_of
 from app.core.model import Body
 
 MAX_FLAWS = 20
@@ -165,6 +165,10 @@ def _message_flaws(value: object, pointer: str) -> Iterator[Flaw]:
         return
     yield from _value_flaws(value, pointer)
     yield from message_flaws(value, pointer)
+    name = value.get("name")
+    if isinstance(name, str) and name in INJECTED_NAMES and role_of(value) not in _PREAMBLE_ROLES:
+        # Whoever looks for the marker by its name must find no second one.
+        yield Flaw(f"{pointer}/name", "is reserved for what a load puts in")
 
 
 def _value_flaws(value: object, pointer: str, depth: int = 1) -> Iterator[Flaw]:

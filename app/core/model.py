@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from app.core.dialects.neutral import Dialect
+from app.core.explanation import Explanation, Stripped
 
 Body: TypeAlias = dict[str, object]
 """One message as JSON: members and values as sent; a `role`, if any, in canonical spelling."""
@@ -174,8 +175,7 @@ class NewTurn:
 
     expected: the head the save was made on: a checkpoint id, None for an empty thread.
     parent_known: False when the caller gave a key but no parent: append to whatever the head is.
-    on_conflict: what to do when `expected` is not the head; "decided" stores nothing and says
-        `moved`, because the decision itself was made on that head (a save without an anchor).
+    on_conflict: if `expected` is not the head; "decided" (no anchor) stores nothing, says `moved`.
     staged_under, key: the parent as sent and the turn's key, whose staged writes are folded.
     """
 
@@ -237,10 +237,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The deployment's window, from which summaries take their boundaries.
-
-    Tokens are of the default encoding. summary_tokens: ceiling for a summary's text.
-    """
+    """The deployment's window. Tokens of the default encoding; summary_tokens: a summary's most."""
 
     window: int = 60
     stride: int = 20
@@ -261,6 +258,7 @@ class LoadOptions:
     marker: bool = True
     strip: bool = True
     stub_large: bool = False
+    explain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +288,7 @@ class TokenSections:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """An assembled context. output: the format's own members (`messages`, or `text`)."""
+    """An assembled context. output: the format's own members. explanation: if it was asked for."""
 
     output: Mapping[str, object]
     summary: Summary | None
@@ -298,3 +296,5 @@ class Context:
     coverage: Coverage
     tokens: TokenSections
     warnings: tuple[Mapping[str, object], ...]
+    stripped: Stripped
+    explanation: Explanation | None = None

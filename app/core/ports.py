@@ -129,8 +129,10 @@ class SummaryCache(Protocol):
         """Return the cached summary of exactly this boundary and epoch."""
         ...
 
-    async def put(self, key: ThreadKey, summary: Summary, *, epoch: int) -> None:
-        """Remember a summary for the configured time."""
+    async def put(
+        self, key: ThreadKey, summary: Summary, *, epoch: int, keep: bool = False
+    ) -> None:
+        """Remember a summary for the configured time; with keep, unless one is remembered there."""
         ...
 
     async def check(self) -> bool:

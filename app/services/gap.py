@@ -4,7 +4,7 @@ Needed only until the background build is through, or for a window that no store
 summariser is the extractive one, which quotes and takes milliseconds; no model is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -12,9 +12,8 @@ from app.core.context import DEFAULT_ENCODING, Branch
 from app.core.extract import VERSION, summarize_extractively
 from app.core.model import Body, History, Pointer, StoredMessage, Summary, ThreadKey, Turn
 from app.core.plain import plain_message
-from app.core.ports import SummaryCache
 from app.core.rolling import with_previews
-from app.core.window import exchange_starts
+from app.core.window import STALE_STRIDES, exchange_starts
 from app.services.ports import HistoryPorts, run_aside
 
 MAX_GAP = 2_000
@@ -30,10 +29,11 @@ async def fill_gap(ports: HistoryPorts, key: ThreadKey, history: History, branch
     if history.head is None or branch.start == 0:
         return replace(branch, summary=None, state="none")
     known = await given_before(ports, key, history, branch.start)
+    known = known or await given_before(ports, key, history, branch.start, name=_of_gap)
     if known is not None:
         return replace(branch, summary=known, state="fresh")
-    epoch = history.registry.summary_epoch
-    after = max(branch.summary.boundary.position if branch.summary else 0, branch.start - MAX_GAP)
+    covered = branch.summary.boundary.position if branch.summary else 0
+    after = max(covered, branch.start - MAX_GAP)
     turns = await ports.store.turns(key, head=history.head, after=after)
     read = replace(history, turns=turns)
     boundary = _pointer_at(history, branch.start) or _pointer_at(read, branch.start)
@@ -42,30 +42,27 @@ async def fill_gap(ports: HistoryPorts, key: ThreadKey, history: History, branch
     summary = await _condense(ports, branch.summary, turns, boundary)
     if summary is None:
         return replace(branch, summary=None, state="none")
-    cached = replace(summary, boundary=of_gap(boundary))
-    ports.later(ports.cache.put(key, cached, epoch=epoch))
+    is_late = branch.start - covered <= STALE_STRIDES * ports.grid.stride
+    cached = summary if is_late else replace(summary, boundary=_of_gap(boundary))
+    # At once: the build that this load or the last save queued must find it.
+    await ports.cache.put(key, cached, epoch=history.registry.summary_epoch)
     return replace(branch, summary=summary, state="fresh")
 
 
 async def given_before(
-    ports: HistoryPorts, key: ThreadKey, history: History, start: int
+    ports: HistoryPorts,
+    key: ThreadKey,
+    history: History,
+    start: int,
+    *,
+    name: Callable[[Pointer], Pointer] = lambda boundary: boundary,
 ) -> Summary | None:
-    """Return the text that an earlier load filled the gap before start with, while it is known."""
+    """Return what loads have been given for a window that starts there, while it is known."""
     boundary = _pointer_at(history, start)
     if boundary is None:
         return None
-    epoch = history.registry.summary_epoch
-    known = await ports.cache.get(key, of_gap(boundary), epoch=epoch)
+    known = await ports.cache.get(key, name(boundary), epoch=history.registry.summary_epoch)
     return known and replace(known, boundary=boundary)
-
-
-async def as_sent(cache: SummaryCache, key: ThreadKey, built: Summary, *, epoch: int) -> Summary:
-    """Return what loads were given for a boundary before its build was through, else the build's.
-
-    A window that stands keeps its text while prompt caches hold it; then comes the better one.
-    """
-    sent = await cache.get(key, of_gap(built.boundary), epoch=epoch)
-    return replace(sent, boundary=built.boundary) if sent else built
 
 
 async def _condense(
@@ -97,8 +94,12 @@ async def _condense(
     return Summary(text, boundary, "extractive", None, VERSION, datetime.now(UTC), begins)
 
 
-def of_gap(boundary: Pointer) -> Pointer:
-    """Name the cache entry of a gap's text: its own, so that it is never taken for a built one."""
+def _of_gap(boundary: Pointer) -> Pointer:
+    """Name a cache entry of its own, for what a build must replace at once: an extract of much.
+
+    Where a build was only late the extract has the boundary's own entry, and stays in it for as
+    long as prompt caches may hold it: a window that stands keeps its text.
+    """
     return replace(boundary, checkpoint_id=f"gap-{boundary.checkpoint_id}")
 
 

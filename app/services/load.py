@@ -127,12 +127,12 @@ async def _load_stored(
             return _loaded(assemble(Branch(), reading), None, 1, watch)
         unsaved = _unsaved_tokens(history, reading)
         history, plan = await _read_window(ports.store, key, grid, history, unsaved)
-    branch = Branch(history.messages, history.position, plan.start, None, plan.state)
+    branch = Branch(history.messages, history.position, plan.start, None, plan.state, plan.ahead)
     with watch.time("cache"):
         branch, missing = await _with_summary(ports, key, history, plan, branch)
     with watch.time("store"):
         if missing:
-            branch = await fill_gap(ports, key, history, branch)
+            branch = replace(await fill_gap(ports, key, history, branch), filled=True)
         branch = await _restore_large(ports.store, key, branch, reading)
     with watch.time("assemble"):
         characters = _CHARACTERS_A_TOKEN * sum(message.tokens for message in branch.messages)
@@ -182,7 +182,8 @@ async def _with_summary(
         # Once a load has given more than the newest summary covers, the window does not go back.
         given = await given_before(ports, key, history, plan.ahead)
         if given is not None:
-            return replace(branch, start=plan.ahead, summary=given, state="fresh"), False
+            branch = replace(branch, start=plan.ahead, summary=given, state="fresh")
+            return replace(branch, ahead=0, filled=True), False
     if plan.pointer is None:
         return branch, plan.gap
     summary = await ports.read_summary(key, plan.pointer, history.registry, built=plan.gap)

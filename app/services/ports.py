@@ -59,7 +59,7 @@ class HistoryPorts:
     ) -> Summary | None:
         """Read a summary: one GET, on a miss the durable copy, which then refills the cache.
 
-        built: as its build made it, not what loads were given before (see gap.as_sent).
+        built: as its build made it, not what loads were given before (see app.services.gap).
         """
         epoch = registry.summary_epoch
         if built:

@@ -39,7 +39,6 @@ from app.core.ports import (
 from app.core.prompt import PROMPT, overhead_tokens
 from app.core.rolling import Step, plan_steps, stretch, wanted_values, with_previews
 from app.core.window import STALE_STRIDES, Grid, boundaries_needed, grid_for, is_due, thresholds
-from app.services.gap import as_sent
 
 _MAX_CLAIMS = 100
 _MIN_STEP_TOKENS = 500
@@ -200,7 +199,8 @@ async def _read_after(
 async def _read_text(key: ThreadKey, boundary: Pointer, epoch: int, builder: Builder) -> str | None:
     if boundary is _NOTHING:
         return None
-    summary = await builder.summaries.read(key, boundary, epoch=epoch)  # the cache may hold a gap's
+    # Not from the cache, which may hold an extract for it.
+    summary = await builder.summaries.read(key, boundary, epoch=epoch)
     return None if summary is None else summary.text
 
 
@@ -292,9 +292,8 @@ class _Progress:
         self._text, self.position = text, position
         self._written.append(summary)
         cache, epoch = self._builder.cache, work.lease.registry.summary_epoch
-        if position - work.start.position <= STALE_STRIDES * self._builder.grid.stride:
-            summary = await as_sent(cache, self._key, summary, epoch=epoch)
-        await cache.put(self._key, summary, epoch=epoch)
+        # What loads that could not wait were given for the boundary stays while it is cached.
+        await cache.put(self._key, summary, epoch=epoch, keep=True)
 
     def _tokens_at(self, position: int) -> int:
         return self._tokens[position - self._work.start.position]

@@ -107,6 +107,18 @@ async def test_gives_back_what_was_put(cache: RedisSummaryCache) -> None:
     assert await cache.get(key, SUMMARY.boundary, epoch=3) == SUMMARY
 
 
+async def test_what_is_to_be_kept_stays(cache: RedisSummaryCache) -> None:
+    """With keep the first entry of a boundary stays, without it the last one does."""
+    key, later = fresh_key(), replace(SUMMARY, text="later")
+    await cache.put(key, SUMMARY, epoch=0, keep=True)
+    await cache.put(key, later, epoch=0, keep=True)
+    kept = await cache.get(key, SUMMARY.boundary, epoch=0)
+    await cache.put(key, later, epoch=0)
+
+    assert kept == SUMMARY
+    assert await cache.get(key, SUMMARY.boundary, epoch=0) == later
+
+
 async def test_every_part_of_the_key_counts(cache: RedisSummaryCache) -> None:
     """Another tenant, thread, boundary or epoch is a miss."""
     key, boundary = fresh_key(), SUMMARY.boundary

@@ -126,9 +126,6 @@ OPTIONS = [
     ("strip", "all"),
     ("large_values", 1),
     ("format", "xml"),
-    ("format", "anthropic"),
-    ("format", "responses"),
-    ("format", "langchain"),
     ("encoding", 7),
     ("encoding", "no-such-encoding"),
     ("checkpoint_id", 7),
@@ -150,7 +147,7 @@ async def test_bad_option(client: httpx.AsyncClient, option: str, value: object)
 
 
 @pytest.mark.parametrize(
-    "query", ["window=0", "window=abc", "window=", "window=6_0", "stride=true", "format=langchain"]
+    "query", ["window=0", "window=abc", "window=", "window=6_0", "stride=true", "format=xml"]
 )
 async def test_bad_query(client: httpx.AsyncClient, query: str) -> None:
     """The same options in a query string are held to the same rules."""
@@ -178,13 +175,6 @@ async def test_bad_page(client: httpx.AsyncClient, thread_id: str, query: str) -
     response = await client.get(path_of(thread_id, f"/messages?{query}"))
 
     assert flaws(response)
-
-
-async def test_later_formats_are_told_apart(client: httpx.AsyncClient) -> None:
-    """A format of the contract that is not served yet is refused as such, not as unknown."""
-    response = await client.post("/v1/context", json={"thread_id": "t1", "format": "anthropic"})
-
-    assert "later" in flaws(response)["#/format"]
 
 
 @pytest.mark.parametrize(

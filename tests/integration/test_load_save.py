@@ -32,6 +32,7 @@ LOADED: Mapping[str, tuple[type, ...]] = {
     "summary": (dict,),
     "coverage": (dict,),
     "tokens": (dict,),
+    "strip": (dict,),
     "pending": (list,),
     "warnings": (list,),
 }
@@ -42,6 +43,7 @@ SUMMARY: Mapping[str, tuple[type, ...]] = {
     "state": (str,),
     "method": (str, NoneType),
     "model": (str, NoneType),
+    "prompt": (str, NoneType),
     "created_at": (str, NoneType),
 }
 COVERAGE: Mapping[str, tuple[type, ...]] = {
@@ -530,7 +532,7 @@ async def test_states_of_the_summary(thread: Thread) -> None:
     assert none == {
         "state": "none",
         "covers": 0,
-        **dict.fromkeys(("text", "boundary", "method", "model", "created_at")),
+        **dict.fromkeys(("text", "boundary", "method", "model", "prompt", "created_at")),
     }
     assert (fresh["state"], fresh["covers"], fresh["method"]) == ("fresh", 40, "extractive")
     assert fresh["model"] is None

@@ -119,11 +119,13 @@ async def test_answers_are_as_documented(client: httpx.AsyncClient) -> None:
     saved = await client.post(path_of(thread, "/turns"), json=body)
     loaded = await client.post("/v1/context", json={"thread_id": thread, "message": "more"})
     text = await client.get(path_of(thread, "/context?format=text"))
+    explained = await client.get(path_of(thread, "/context?explain=true"))
     page = await client.get(path_of(thread, "/messages?limit=1"))
 
     assert_documented(answers.SavedOut, saved.json())
     assert_documented(answers.ContextOut, loaded.json())
     assert_documented(answers.ContextOut, text.json())
+    assert_documented(answers.ContextOut, explained.json())
     assert_documented(answers.MessagesPage, page.json())
     assert_documented(answers.ThreadOut, (await client.get(path_of(thread))).json())
     assert_documented(answers.ThreadsPage, (await client.get("/v1/threads?limit=1")).json())
@@ -140,7 +142,7 @@ async def test_summary_as_documented(make_client: MakeClient) -> None:
         for number in range(8):
             await client.post(path_of("summed", "/turns"), json=turn(f"question {number}"))
         built = await client.post(path_of("summed", "/summary"))
-        loaded = await client.get(path_of("summed", "/context"))
+        loaded = await client.get(path_of("summed", "/context?explain=true"))
 
         assert_documented(answers.BuiltSummaryOut, built.json())
         assert_documented(answers.ContextOut, loaded.json())

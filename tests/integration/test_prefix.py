@@ -79,7 +79,6 @@ class Talk:
         moves = 0
         for before, after in itertools.pairwise(self.loads):
             kept = history(before)
-            print(before["coverage"], before["summary"]["state"], before["summary"]["method"],(before["summary"]["text"] or "")[-60:], before["tokens"]["message"])
             if before["coverage"]["from_position"] == after["coverage"]["from_position"]:
                 assert after["messages"][: len(kept)] == kept
             else:
@@ -159,7 +158,12 @@ async def test_builds_that_end_between_loads(
         return f"Summary {number}: " + "fact, " * 50
 
     model.answer = answer
-    settings = {"api_keys": key_entry(tenant, "key"), "summarizer_url": model.url, **SMALL, **PATIENT}
+    settings = {
+        "api_keys": key_entry(tenant, "key"),
+        "summarizer_url": model.url,
+        **SMALL,
+        **PATIENT,
+    }
     async with make_client(**settings) as client:
         talk, ends = Talk(client), []
         for number, turn in enumerate(made_up(70, words)):
@@ -185,7 +189,12 @@ async def test_an_extract_stays_until_the_window_moves(
 ) -> None:
     """What stood in for a late build is not replaced under the model's eyes, and never built on."""
     model.answer = lambda _, number: f"Summary {number}."
-    settings = {"api_keys": key_entry(tenant, "key"), "summarizer_url": model.url, **SMALL, **PATIENT}
+    settings = {
+        "api_keys": key_entry(tenant, "key"),
+        "summarizer_url": model.url,
+        **SMALL,
+        **PATIENT,
+    }
     turns = made_up(60, 300)
     async with make_client(**settings) as client:
         talk = Talk(client)

@@ -85,14 +85,14 @@ async def test_last_of_equal_keys_counts(client: httpx.AsyncClient, thread_id: s
 
 async def test_unknown_fields_are_named(client: httpx.AsyncClient, thread_id: str) -> None:
     """Fields that the contract does not know are ignored and named, in a body and in a query."""
-    body = {**turn("hello"), "explain": True, "x" * 100: 1}
+    body = {**turn("hello"), "colour": True, "x" * 100: 1}
     saved = await client.post(path_of(thread_id, "/turns"), json=body)
-    loaded = await client.post("/v1/context", json={"thread_id": thread_id, "explain": True})
+    loaded = await client.post("/v1/context", json={"thread_id": thread_id, "colour": True})
     queried = await client.get(path_of(thread_id, "/context?message=hello&window=4"))
 
     for response, names in (
-        (saved, ["explain", "x" * 64]),
-        (loaded, ["explain"]),
+        (saved, ["colour", "x" * 64]),
+        (loaded, ["colour"]),
         (queried, ["message"]),
     ):
         warnings = response.json()["warnings"]

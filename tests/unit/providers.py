@@ -20,7 +20,7 @@ _CHAT: TypeAdapter[Any] = TypeAdapter(ChatCompletionMessageParam)
 _ITEM: TypeAdapter[Any] = TypeAdapter(ResponseInputItemParam)
 _MESSAGE: TypeAdapter[Any] = TypeAdapter(MessageParam)
 _SYSTEM: TypeAdapter[Any] = TypeAdapter(TextBlockParam)
-_MEDIA = {"image", "image_url", "input_image", "input_file", "file", "document"}
+_MEDIA = {"image", "image_url", "input_image", "input_file", "file"}
 # Members that servers want back beside the types that OpenAI's own library knows.
 _BESIDE = ("reasoning_content",)
 
@@ -151,9 +151,9 @@ def _block(block: Any, count: Count) -> int:
     text = part_text(block)
     if text is not None:
         return count(text)
+    if block["type"] in _MEDIA or block.get("source", {}).get("type") in {"base64", "url", "file"}:
+        return IMAGE_TOKENS
     match block["type"]:
-        case kind if kind in _MEDIA:
-            return IMAGE_TOKENS
         case "thinking" | "reasoning":
             return count(block[block["type"]])
         case "tool_use":

@@ -185,7 +185,8 @@ def _count_message(message: Mapping[str, object], count: Count) -> int:
     calls = message.get("tool_calls", [])
     assert isinstance(calls, list)
     for call in calls:
-        total += count(call["function"]["name"]) + count(call["function"]["arguments"])
+        inner = call.get("function") or call["custom"]
+        total += count(inner["name"]) + count(inner.get("arguments") or inner.get("input", ""))
     return total
 
 

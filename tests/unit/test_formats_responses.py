@@ -154,7 +154,7 @@ def test_own_items_pass_untouched() -> None:
         "action": {"q": "x"},
     }
     thread = [asked("q"), REASONING, call("c1", id="fc_1", status="completed"), output("c1")]
-    thread += [search, ANSWER, {**asked("q2"), "type": "message"}]
+    thread += [search, ANSWER, user("plain"), {**asked("q2"), "type": "message"}]
     context = assemble(recognised(thread), reading(format="responses", marker=False))
 
     assert items(context) == thread
@@ -304,7 +304,8 @@ def test_custom_items_in_chat() -> None:
 def test_items_as_text() -> None:
     """The text format writes items as it writes chat; what a server ran is named in brackets."""
     picture = {"type": "input_image", "image_url": "https://e.org/1.png", "detail": "auto"}
-    question = {"role": "user", "content": [*asked("q")["content"], picture]}
+    words_of = {"type": "input_text", "text": "q"}
+    question: Body = {"role": "user", "content": [words_of, picture]}
     search: Body = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     thread = [question, REASONING, call("c1"), output("c1", [{"type": "input_text", "text": "r"}])]
     context = load([*thread, search, REASONING, ANSWER], "text")

@@ -567,3 +567,13 @@ def test_any_json_is_taken_or_refused(value: object) -> None:
         outcome = isinstance(value, dict) and body == {**value, "role": ROLES[value["role"]]}
 
     assert outcome is True
+
+
+@pytest.mark.parametrize("role", ["user", "ai", "tool"])
+def test_names_of_what_a_load_puts_in_are_reserved(role: str) -> None:
+    """Nobody but a system message may bear the marker's name: who looks by name finds one."""
+    message = {"role": role, "name": "threadkeep_marker", "content": "x", "tool_call_id": "c"}
+    with pytest.raises(InvalidPayload) as caught:
+        parse_message(message, "#/messages/0")
+
+    assert caught.value.flaws[0].pointer == "#/messages/0/name"

@@ -172,8 +172,7 @@ def _result_block(result: Result, dialect: Dialect, lost: list[str]) -> Body:
     def write(segment: Said) -> Body | None:
         if isinstance(segment, Media):
             return _media_block(segment, dialect)
-        words = segment.text
-        return None if words is None else {"type": "text", "text": words}
+        return {"type": "text", "text": segment.text}
 
     content = as_content(result_parts(result, write, lost))
     call_id = fit_id(result.call_id, allowed=_ID)

@@ -1,6 +1,7 @@
 """Plain text, for prompts that are one string: a block for each message, then a blank line."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,8 @@ _INJECTED_LABELS = {SUMMARY_NAME: "Summary", MARKER_NAME: "Note"}
 # A block stands before a letter or at the end. Some encodings (r50k, p50k) merge a blank line at
 # the end of a text, but not before a letter: this one, taken off again, lets a block cost its most.
 _NEXT_BLOCK = "A"
+# A message may not pass for several: what looks like a block's beginning inside one is indented.
+_LOOK_ALIKE = re.compile(r"\n(?=(?:User|Assistant|Tool|System|Summary|Note|Call)\b[^\n:]*:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def _shown(segment: Segment) -> object:
 def _block(body: Mapping[str, object]) -> str:
     if is_injected(body) and body["name"] == HISTORY_NAME:
         return f"{body['content']}\n\n"
-    return "\n".join(_lines(body)) + "\n\n"
+    return "\n".join(_LOOK_ALIKE.sub("\n ", line) for line in _lines(body)) + "\n\n"
 
 
 def _lines(body: Mapping[str, object]) -> Iterator[str]:
@@ -129,7 +132,7 @@ def _label(body: Mapping[str, object]) -> str:
         return _INJECTED_LABELS[str(body["name"])]
     role = _ROLE_LABELS.get(role_of(body), "System")
     whose = body.get("name") or body.get("tool_call_id")
-    return f"{role} ({whose})" if whose else role
+    return f"{role} ({' '.join(str(whose).split())})" if whose else role
 
 
 def _elsewhere(body: Mapping[str, object]) -> str:
