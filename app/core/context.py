@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.core import markup, tokens
-from app.core.compose import Draft, compose, costs_of, draft_of, newest
+from app.core.compose import Draft, compose, costs_of, draft_of, framed_cost, newest
 from app.core.dialects.neutral import Dialect
 from app.core.dialects.recognise import recognise
 from app.core.dialects.view import client_id
@@ -19,7 +19,7 @@ from app.core.explain import DETAILS, Read, explain
 from app.core.explanation import Fate, MessageFate
 from app.core.formats.format import Format
 from app.core.formats.named import format_named
-from app.core.given import take_conversation
+from app.core.given import Given, take_conversation
 from app.core.marker import history_message
 from app.core.messages import is_empty
 from app.core.model import (
@@ -34,7 +34,7 @@ from app.core.model import (
 )
 from app.core.ports import Count
 from app.core.trim import trim
-from app.core.window import grid_for, window_start
+from app.core.window import MESSAGE_TOKENS, grid_for, window_start
 
 DEFAULT_ENCODING = "o200k_base"
 
@@ -125,7 +125,7 @@ def assemble_given(conversation: Sequence[Body], reading: Reading) -> Context:
     ]
     messages = _with_current(given, reading.options.message)
     exchanges = prepare_exchanges(messages, rules)
-    start = _start_of(given, exchanges, reading)
+    start = _start_of(given, exchanges, _beside(taken, exchanges, rules), reading)
     draft = draft_of(_within_cap(_after(exchanges, start), reading), total=len(given))
     draft = replace(draft, pinned=taken.pinned, recap=taken.recap, warnings=taken.warnings)
     if not reading.options.explain:
@@ -223,15 +223,26 @@ def _within_cap(exchanges: Sequence[Exchange], reading: Reading) -> Sequence[Exc
     return newest(exchanges, kept)
 
 
+def _beside(taken: Given, exchanges: Sequence[Exchange], rules: Rules) -> int:
+    """Return what a caller's pinned, summary and current messages cost together."""
+    unsaved = sum(e.cost for exchange in exchanges for e in exchange.entries if not e.position)
+    return framed_cost(taken.pinned, rules) + framed_cost(taken.recap, rules) + unsaved
+
+
 def _start_of(
-    given: Sequence[StoredMessage], exchanges: Sequence[Exchange], reading: Reading
+    given: Sequence[StoredMessage], exchanges: Sequence[Exchange], beside: int, reading: Reading
 ) -> int:
-    """Return where the window starts in a caller's messages; their tokens are known by now."""
+    """Return where the window starts in a caller's messages; their tokens are known by now.
+
+    Units: beside, the tokens of what is sent with them. Beyond the room kept for a summary and the
+        current message they move the window on, so that the trim need not at every turn.
+    """
     grid, _ = grid_for(reading.policy, reading.options)
     costs = {entry.position: entry.cost for exchange in exchanges for entry in exchange.entries}
     counted = [replace(message, tokens=costs.get(message.position, 0)) for message in given]
     spent = sum(message.tokens for message in counted)
-    return window_start(grid, counted, position=len(given), tokens=spent) or 0
+    unsaved = max(0, beside - reading.policy.summary_tokens - MESSAGE_TOKENS)
+    return window_start(grid, counted, position=len(given), tokens=spent, unsaved=unsaved) or 0
 
 
 def _after(exchanges: Sequence[Exchange], start: int) -> Sequence[Exchange]:

@@ -38,12 +38,15 @@ class Grid:
 
     window, stride:         in messages.
     token_span, token_step: the same in tokens of the default encoding.
+    reach:  how many messages the window may reach back to a summary that is behind. 0 on a grid of
+        a request's own: no build will ever put a summary there, so it would reach back for ever.
     """
 
     window: int
     stride: int
     token_span: int
     token_step: int
+    reach: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,13 @@ def grid_for(policy: Policy, options: LoadOptions) -> tuple[Grid, int | None]:
         # With the same step a bigger budget's line never lies later than a smaller one's.
         span = max(span, _token_span(policy, options.token_budget))
     window = policy.window if options.window is None else options.window
-    if options.stride is None and window < policy.window:
-        return Grid(policy.window, policy.stride, span, step), window
-    own = policy.stride if window == policy.window else default_stride(window)
-    return Grid(window, own if options.stride is None else options.stride, span, step), None
+    stride = policy.stride if window == policy.window else default_stride(window)
+    stride = stride if options.stride is None else options.stride
+    deployments = (window, stride) == (policy.window, policy.stride)
+    if deployments or (options.stride is None and window < policy.window):
+        grid = Grid(policy.window, policy.stride, span, step, STALE_STRIDES * policy.stride)
+        return grid, None if deployments else window
+    return Grid(window, stride, span, step), None
 
 
 def exchange_starts(bodies: Sequence[Mapping[str, object]]) -> list[int]:
@@ -104,15 +110,21 @@ def thresholds(grid: Grid, *, position: int, tokens: int) -> tuple[int, int]:
 
 
 def window_start(
-    grid: Grid, messages: Sequence[StoredMessage], *, position: int, tokens: int
+    grid: Grid,
+    messages: Sequence[StoredMessage],
+    *,
+    position: int,
+    tokens: int,
+    unsaved: int = 0,
 ) -> int | None:
     """Return how many messages stand before the window.
 
     Shape: messages are the newest of the branch up to position, oldest first, maybe not all.
-    Units: position in messages, tokens cumulative at its end.
+    Units: position in messages, tokens cumulative at its end; unsaved: tokens of what is sent
+        beside the messages and the room kept for it.
     None:  what was read does not show the start; read further back.
     """
-    lines = thresholds(grid, position=position, tokens=tokens)
+    lines = thresholds(grid, position=position, tokens=tokens + unsaved)
     return _first_begin(messages, position=position, tokens=tokens, lines=lines)
 
 
@@ -127,17 +139,16 @@ def plan_window(grid: Grid, history: History, *, unsaved: int = 0) -> WindowPlan
     """
     messages = history.messages
     first = history.position - len(messages)
-    reached = history.tokens + unsaved
-    lines = thresholds(grid, position=history.position, tokens=reached)
-    start = _first_begin(messages, position=history.position, tokens=history.tokens, lines=lines)
+    start = window_start(
+        grid, messages, position=history.position, tokens=history.tokens, unsaved=unsaved
+    )
     if start is None:
         return None
     pointer = _usable_pointer(history, first, start)
     covered, spent = (pointer.position, pointer.tokens) if pointer else (0, 0)
     if covered == start:
         return WindowPlan(start, pointer, gap=False, state="fresh" if pointer else "none")
-    near = start - covered <= STALE_STRIDES * grid.stride
-    if not near or reached - spent > grid.token_span:
+    if start - covered > grid.reach or history.tokens + unsaved - spent > grid.token_span:
         return WindowPlan(start, pointer, gap=True, state="fresh")
     if first > covered:
         return None

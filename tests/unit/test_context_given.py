@@ -1,6 +1,7 @@
 """Contexts of a caller's own history: an array of messages, or one opaque string."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -250,3 +251,18 @@ def test_history_string_fits(text: str, budget: int, form: str) -> None:
     elif is_injected(sent(context)[0]):
         assert text.endswith(str(sent(context)[0]["content"]))
         assert context.tokens.total == count_openai(sent(context), o200k)
+
+
+def test_a_long_pinned_message_moves_the_window_by_steps_too() -> None:
+    """What is pinned takes room from the window once a step, not at every turn by the trim."""
+    policy = Policy(token_budget=4_000, summary_tokens=300)
+    pinned: Body = {"role": "system", "content": "rule " * 2_000}
+    starts = []
+    for turns in range(1, 80):
+        thread = plain_thread(2 * turns, text="word " * 50)
+        context = assemble_given([pinned, *thread], reading(policy=policy))
+        starts.append(context.coverage.from_position)
+    moves = sum(before != after for before, after in itertools.pairwise(starts))
+    step = (4_000 - 300 - 300) // 3
+
+    assert 0 < moves <= 79 * 2 * 53 / step + 1

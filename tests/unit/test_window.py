@@ -45,7 +45,7 @@ from tests.unit.strategies import (
     user,
 )
 
-GRID = Grid(window=60, stride=20, token_span=10**6, token_step=10**5)
+GRID = Grid(window=60, stride=20, token_span=10**6, token_step=10**5, reach=40)
 
 
 def start_of(grid: Grid, messages: list[StoredMessage], *, read: int | None = None) -> int | None:
@@ -112,7 +112,7 @@ def test_deployment_grid() -> None:
     """Without wishes the grid is the deployment's, its token span what summary and marker leave."""
     grid, cap = grid_for(Policy(), LoadOptions())
 
-    assert (grid, cap) == (Grid(60, 20, 14_700, 4_900), None)
+    assert (grid, cap) == (Grid(60, 20, 14_700, 4_900, 40), None)
 
 
 def test_tiny_token_budget_leaves_a_quarter_to_the_window() -> None:
@@ -176,7 +176,7 @@ def test_load_starts_with_user(stride: int) -> None:
 def test_token_line_moves_the_start_of_long_messages() -> None:
     """The window holds no more tokens than the span, though there are few messages."""
     messages = stored(plain_thread(20, "w " * 97))  # 100 tokens each
-    grid = Grid(60, 20, token_span=1000, token_step=300)
+    grid = Grid(60, 20, token_span=1000, token_step=300, reach=40)
 
     assert start_of(grid, messages) == 12
 
@@ -392,3 +392,22 @@ def test_due_never_misses(thread: list[Body], window: int, span: int) -> None:
     pointers = [pointer(at, sum(m.tokens for m in messages[:at])) for at in short[-1:]]
 
     assert not ahead or is_due(grid, **reached, pointers=[p for p in pointers if p.position])
+
+
+@pytest.mark.parametrize(
+    ("total", "options"),
+    [
+        (62, LoadOptions(window=60, stride=2)),
+        (70, LoadOptions(window=60, stride=6)),
+        (10, LoadOptions(window=4, stride=4)),
+        (120, LoadOptions(window=90)),
+    ],
+)
+def test_a_grid_of_its_own_is_never_reached_back_from(total: int, options: LoadOptions) -> None:
+    """No build puts a summary on a request's own grid, so what lies before its window is a gap."""
+    grid, _ = grid_for(Policy(), options)
+    found = plan(stored(plain_thread(total)), grid=grid)
+
+    assert found is not None
+    assert found.gap
+    assert 0 < total - found.start <= grid.window
