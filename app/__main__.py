@@ -5,6 +5,7 @@ import asyncio
 import hashlib
 import os
 import secrets
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,10 +34,10 @@ _NO_DATABASE = "postgresql://"
 _TRY = """\
 Threadkeep starts on http://{host}:{port} with its data in {data_dir}; Ctrl-C stops it. Try:
 
-curl -s http://{host}:{port}/v1/threads/t1/turns -H 'content-type: application/json' \\
+curl -s http://{host}:{port}/v1/threads/t1/turns{key} -H 'content-type: application/json' \\
   -d '{{"key": "turn-1", "messages": [{{"role": "user", "content": "How long is the Nile?"}},
                                     {{"role": "assistant", "content": "About 6,650 km."}}]}}'
-curl -s 'http://{host}:{port}/v1/threads/t1/context'
+curl -s 'http://{host}:{port}/v1/threads/t1/context'{key}
 """
 
 
@@ -63,6 +64,7 @@ def build_app() -> FastAPI:
 def _serve(_: argparse.Namespace) -> int:
     settings = load_settings()
     strip_profile(settings)  # a bad rule stops the start before anything is touched
+    _require_free_port(settings)
     configure_logging(settings.log_level)
     if settings.migrate:
         asyncio.run(migrate(settings.database_url, settings.db_schema))
@@ -84,9 +86,26 @@ def _serve(_: argparse.Namespace) -> int:
     return 0
 
 
+def _require_free_port(settings: Settings) -> None:
+    """Say in one sentence what uvicorn would say in the middle of its log."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            name = f"{PREFIX}PORT"
+            raise SettingsInvalid(
+                f"{name}: {settings.host}:{settings.port} cannot be had ({error.strerror});"
+                f" is another one running? {name}=8081 takes another port."
+            ) from None
+
+
 def _run(options: argparse.Namespace) -> int:
     with _embedded() as settings:
-        print(_TRY.format(**settings.model_dump()), flush=True)
+        _require_free_port(settings)
+        key = ' -H "Authorization: Bearer $KEY"' if settings.api_keys else ""
+        print(_TRY.format(**settings.model_dump(), key=key), flush=True)
         return _serve(options)
 
 

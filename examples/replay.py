@@ -1,6 +1,8 @@
 """Replay recorded conversations through the service, turn by turn, the way a backend uses it.
 
-    python -m examples.replay tests/data/airline_support.jsonl [--url http://127.0.0.1:8080]
+    ./dev example replay tests/data/airline_support.jsonl [--url http://127.0.0.1:8080]
+
+With an API key in THREADKEEP_API_KEY where the service wants one.
 
 Each line of the file is {"id", "messages"} in OpenAI chat-completions form. For every user message:
 load the context, let a stand-in model replay the recorded reply (tool calls, results and answer),
@@ -136,7 +138,10 @@ async def compare_loads(
 
 async def post(http: httpx.AsyncClient, path: str, body: object) -> dict:  # type: ignore[type-arg]
     """Post JSON and return the answer's JSON; an error answer ends the example."""
-    response = await http.post(path, json=body)
+    try:
+        response = await http.post(path, json=body)
+    except httpx.ConnectError:
+        raise SystemExit(f"nothing answers at {http.base_url}: is ./dev run up?") from None
     if response.is_error:
         raise SystemExit(f"{path}: {response.status_code} {response.text}")
     return response.json()  # type: ignore[no-any-return]
