@@ -27,6 +27,8 @@ from app.api.schemas import (
 )
 from app.core.errors import (
     CheckpointNotFound,
+    Flaw,
+    InvalidPayload,
     KeyReused,
     ParentMoved,
     PayloadTooLarge,
@@ -121,6 +123,8 @@ async def list_messages(request: Request) -> Response:
         key, newest_first=page.order == "desc", limit=page.limit, cursor=page.cursor
     )
     if found is None:
+        if page.cursor is not None and await resources.index.get(key) is not None:
+            raise InvalidPayload([Flaw("#/cursor", "is not a cursor of this list")])
         raise ThreadNotFound
     messages, cursor = found
     return answer(page_json(await _raw_messages(resources, key, messages), cursor))

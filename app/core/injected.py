@@ -49,7 +49,9 @@ def _name_of_part(part: object) -> str:
     if not isinstance(part, dict) or part.get("type") != "text":
         return ""
     text = part.get("text")
-    return _name_of_text(text) if isinstance(text, str) else ""
+    # The marker's sentence bare is a user's own: a load writes it wrapped where it is a part.
+    wrapped = unwrap(text) if isinstance(text, str) else None
+    return str(wrapped["name"]) if wrapped else ""
 
 
 def _name_of_text(text: str) -> str:

@@ -6,7 +6,7 @@ The service reads and writes; what is decided is decided here (docs/identity.md)
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.core.appending import Diverged, Rest, Retry, Strip, decide, orphan_results
+from app.core.appending import Diverged, Rest, Retry, Strip, orphan_results
 from app.core.digest import (
     Anchor,
     HeadAnchor,
@@ -41,6 +41,7 @@ from app.core.model import (
     StoredMessage,
     ThreadKey,
 )
+from app.core.respelling import Compared, decide_in_any
 
 MAX_MESSAGES = 200
 """The most messages one turn may store, unless the deployment says otherwise."""
@@ -134,7 +135,8 @@ def plan_by_content(
         return Plan(None, digest)
     tail = history.messages if history else ()
     total = history.position if history else 0
-    decision = decide(batch.stored, tail, total=total, strip=costing.strip, window=window)
+    compared = Compared(batch.stored, batch.dialect, tail, total)
+    decision = decide_in_any(compared, strip=costing.strip, window=window)
     if isinstance(decision, Diverged):
         raise _contradiction(decision, batch)
     if isinstance(decision, Retry):

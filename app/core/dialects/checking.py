@@ -10,6 +10,8 @@ from app.core.dialects.roles import ROLES
 from app.core.dialects.view import is_item
 from app.core.errors import Flaw
 
+STUB_TYPE = "threadkeep_ref"
+_STUB_FLAW = "is a stub that a load wrote for a large value; send the new messages alone"
 _ROLE_FLAW = "must be one of user, assistant, tool, system, developer, human, ai, function"
 _CONTENT_ELSEWHERE = ("tool_calls", "function_call", "refusal", "audio")
 _PART_STRINGS = {
@@ -75,6 +77,8 @@ def _block_flaws(content: object, pointer: str) -> Iterator[Flaw]:
         for index, block in enumerate(content):
             if not isinstance(block, str | dict):
                 yield Flaw(f"{pointer}/{index}", "must be a string or an object")
+            elif isinstance(block, dict) and block.get("type") == STUB_TYPE:
+                yield Flaw(f"{pointer}/{index}", _STUB_FLAW)
     elif not isinstance(content, str):
         yield Flaw(pointer, "must be a string or an array of strings and blocks")
 
@@ -122,6 +126,8 @@ def _content_flaws(body: Mapping[str, object], role: str, pointer: str) -> Itera
         # Of Responses items that are no messages only this one has a role.
         if not elsewhere and kind != "additional_tools":
             yield Flaw(pointer, "must be there, but for an assistant message that calls tools")
+    elif isinstance(content, dict) and content.get("type") == STUB_TYPE:
+        yield Flaw(pointer, _STUB_FLAW)
     elif not isinstance(content, list) or not (content or kind == "message"):
         yield Flaw(pointer, "must be a string or a non-empty array of parts")
     else:
@@ -135,6 +141,8 @@ def _part_flaws(part: object, pointer: str) -> Iterator[Flaw]:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         yield Flaw(pointer, "must be a string or an object with a string 'type'")
         return
+    if part["type"] == STUB_TYPE:
+        yield Flaw(pointer, _STUB_FLAW)
     yield from _string_flaws(part, _PART_STRINGS.get(part["type"], ()), pointer)
 
 

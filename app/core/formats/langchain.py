@@ -93,7 +93,8 @@ def _join(run: Sequence[Body]) -> Body:
     if len(run) == 1:
         return {"type": run[0]["type"], "data": run[0]["data"]}
     pieces = [data for body in run if isinstance(data := body["data"], dict)]
-    parts = [_as_block(part) for piece in pieces for part in parts_of({"role": "", **piece})]
+    said = [part for piece in pieces for part in parts_of({"role": "", **piece})]
+    parts = [_as_block(part) for part in said if part != ""]  # a call alone says nothing
     calls = [call for piece in pieces for call in piece["tool_calls"]]
     return _dumped("ai", as_content(parts), name=None, tool_calls=calls)
 
