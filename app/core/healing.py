@@ -41,16 +41,22 @@ def order_with_pairs(bodies: Sequence[Body]) -> list[int]:
     """Return the order in which each result stands right behind the turn that called for it.
 
     Shape: indexes, all of them. Chat messages stand so already (the pair rule demands it); other
-        items may part a Responses call from its output.
+        items may part a Responses call from its output. A call is answered once, so a second result
+        with a reused id belongs to the call before (as the pair rule has matched them).
     """
     order = list(range(len(bodies)))
     if not any(is_item(body) and calls_of(body) for body in bodies):
         return order
     order.clear()
+    unanswered = [[call.id for call in calls_of(body)] for body in bodies]
     for index, body in enumerate(bodies):
-        wanted = set(results_of(body))
-        calling = [at for at, i in enumerate(order) if wanted & {c.id for c in calls_of(bodies[i])}]
-        order.insert(_after_results(bodies, order, calling[-1]) if calling else len(order), index)
+        at = len(order)
+        for call_id in results_of(body):
+            caller = next((n for n in reversed(order) if call_id in unanswered[n]), None)
+            if caller is not None:
+                unanswered[caller].remove(call_id)
+                at = _after_results(bodies, order, order.index(caller))
+        order.insert(at, index)
     return order
 
 
