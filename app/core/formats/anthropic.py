@@ -18,6 +18,7 @@ from app.core.formats.segments import (
     Write,
     as_content,
     file_id_of,
+    is_native,
     result_parts,
     take_apart,
     write_parts,
@@ -52,7 +53,7 @@ class AnthropicFormat:
 
     def translate(self, body: Body, dialect: Dialect) -> Translated:
         """Write a stored message; one stored as such keeps its blocks, but for blank texts."""
-        if dialect == "anthropic" and _is_native(body):
+        if dialect == "anthropic" and is_native(body, _FOREIGN_PARTS):
             content = _without_blanks(body["content"])
             return Translated(({"role": body["role"], "content": content},) if content else ())
         spoken = take_apart(read_message(body))
@@ -113,19 +114,6 @@ def _flat(part: object) -> object:
     source = part.get("source")
     inline = isinstance(source, dict) and source.get("type") in {"text", "content"}
     return part if inline else {"type": "file"}
-
-
-def _is_native(body: Body) -> bool:
-    if body.get("role") not in {"user", "assistant"} or "tool_calls" in body:
-        return False
-    content = body.get("content")
-    if isinstance(content, str):
-        return True
-    return isinstance(content, list) and not any(map(_is_foreign, content))
-
-
-def _is_foreign(part: object) -> bool:
-    return not isinstance(part, dict) or part.get("type") in _FOREIGN_PARTS
 
 
 def _without_blanks(content: object) -> object:

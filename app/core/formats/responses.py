@@ -21,6 +21,7 @@ from app.core.formats.segments import (
     data_address,
     file_data_of,
     file_id_of,
+    is_native,
     result_parts,
     take_apart,
     write_parts,
@@ -56,7 +57,7 @@ class ResponsesFormat:
 
     def translate(self, body: Body, dialect: Dialect) -> Translated:
         """Write a stored message: outputs, then what is said, then calls, each an item."""
-        if dialect == "responses" and (is_item(body) or _is_native(body)):
+        if dialect == "responses" and (is_item(body) or is_native(body, _FOREIGN_PARTS)):
             return Translated((_sent(body),))
         spoken = take_apart(read_message(body))
         items = [_output(result, dialect, spoken.lost) for result in spoken.results]
@@ -89,19 +90,6 @@ class ResponsesFormat:
     def total(self, output: Mapping[str, object], added: int, count: Count) -> int:  # noqa: ARG002
         """Return the sum: items are counted one by one, so costs simply add up."""
         return added
-
-
-def _is_native(body: Body) -> bool:
-    if body.get("role") not in {"user", "assistant"} or "tool_calls" in body:
-        return False
-    content = body.get("content")
-    if isinstance(content, str):
-        return True
-    return isinstance(content, list) and not any(map(_is_foreign, content))
-
-
-def _is_foreign(part: object) -> bool:
-    return not isinstance(part, dict) or part.get("type") in _FOREIGN_PARTS
 
 
 def _sent(body: Body) -> Body:

@@ -95,6 +95,16 @@ def write_parts(said: Iterable[Said | Other], write: Write, lost: list[str]) -> 
     return parts
 
 
+def is_native(body: Body, foreign: frozenset[str]) -> bool:
+    """Tell whether a message can pass as it is, since no part of it is of a foreign type."""
+    if body.get("role") not in {"user", "assistant"} or "tool_calls" in body:
+        return False
+    content = body.get("content")
+    if not isinstance(content, list):
+        return isinstance(content, str)
+    return all(isinstance(part, dict) and part.get("type") not in foreign for part in content)
+
+
 def as_content(parts: Sequence[Body]) -> str | list[Body]:
     """Return a list of one plain text part as its string, as clients write it; "" for none."""
     if not parts:
