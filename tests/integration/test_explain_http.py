@@ -140,7 +140,6 @@ async def test_why_the_summary_is_as_it_is(make_client: MakeClient, thread: str)
         await client.post(path_of(thread, "/summary"))
         loads = {
             "fresh": await load(client, thread),
-            "none": await load(client, thread, window=6, stride=3),
             "filled": await load(client, thread, window=8, stride=1),
             "trimmed": await load(client, thread, token_budget=40),
         }
@@ -149,7 +148,6 @@ async def test_why_the_summary_is_as_it_is(make_client: MakeClient, thread: str)
     assert begun["explain"]["window"]["summary"]["why"].startswith("the window begins with the")
     assert why == {
         "fresh": "a stored summary stands at the window's start",
-        "none": "no summary stands at message 6: the window reaches back to the first message",
         "filled": "no stored summary stands at the window's start: one was condensed while loading",
         "trimmed": "the summary did not fit the token budget",
     }
