@@ -263,7 +263,7 @@ def _becomes_ready(folder: Path) -> bool:
     while _valkeys[folder].poll() is None and time.monotonic() < deadline:
         if _listens(_socket_folder(folder) / "valkey.sock", b"QUIT\r\n"):
             return True
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks: a starting server gives no sign
     return False
 
 

@@ -13,7 +13,7 @@ from app.core.compose import Draft, compose, costs_of, draft_of, framed_cost, ne
 from app.core.dialects.neutral import Dialect
 from app.core.dialects.recognise import recognise
 from app.core.dialects.view import client_id
-from app.core.digest import message_content, message_digest
+from app.core.digest import message_digest
 from app.core.exchanges import Entry, Exchange, Rules, prepare_exchanges
 from app.core.explain import DETAILS, Read, explain
 from app.core.explanation import Fate, MessageFate
@@ -193,7 +193,7 @@ def _with_current(
 
     A current message that begins no exchange (a tool's result) goes on with the last one.
     """
-    if current is None or is_empty(current) or (messages and _is_same(messages[-1], current)):
+    if current is None or is_empty(current) or (messages and is_same(messages[-1], current)):
         return messages
     return [*messages, _unsaved(current, recognise([current]), 0)]
 
@@ -203,10 +203,9 @@ def _unsaved(body: Body, dialect: Dialect, position: int) -> StoredMessage:
     return StoredMessage(name, position, "", body, tokens=0, rules="", dialect=dialect)
 
 
-def _is_same(stored: StoredMessage, current: Body) -> bool:
-    if stored.large and stored.digest is not None:
-        return stored.digest == message_digest(current)
-    return message_content(stored.body) == message_content(current)
+def is_same(stored: StoredMessage, current: Body) -> bool:
+    """Tell whether a message is the stored one, by content."""
+    return (stored.digest or message_digest(stored.body)) == message_digest(current)
 
 
 def _within_cap(exchanges: Sequence[Exchange], reading: Reading) -> Sequence[Exchange]:

@@ -14,7 +14,7 @@ from app.core.model import Body, History, Pointer, StoredMessage, Summary, Threa
 from app.core.plain import plain_message
 from app.core.rolling import with_previews
 from app.core.window import STALE_STRIDES, exchange_starts
-from app.services.ports import HistoryPorts, run_aside
+from app.services.ports import CHARACTERS_A_TOKEN, HistoryPorts, run_aside
 
 MAX_GAP = 2_000
 """The most messages one load condenses; what is older counts as trimmed until a build covers it."""
@@ -81,7 +81,7 @@ async def _condense(
     messages = [message for message in messages if message.position > begins]
     count = await ports.counter.counter(DEFAULT_ENCODING)
     text = await run_aside(
-        sum(message.tokens for message in messages) * 4,
+        CHARACTERS_A_TOKEN * sum(message.tokens for message in messages),
         lambda: summarize_extractively(
             previous.text if previous else None,
             [_plain(ports, message) for message in messages],

@@ -12,9 +12,9 @@ from app.core.context import (
     assemble,
     assemble_given,
     assemble_text,
+    is_same,
     large_to_fetch,
 )
-from app.core.digest import message_digest
 from app.core.errors import CheckpointNotFound
 from app.core.large import restore
 from app.core.model import (
@@ -22,7 +22,6 @@ from app.core.model import (
     Context,
     History,
     LoadOptions,
-    StoredMessage,
     ThreadKey,
     Write,
 )
@@ -30,9 +29,7 @@ from app.core.ports import HistoryStore
 from app.core.tokens import message_tokens
 from app.core.window import MESSAGE_TOKENS, Grid, WindowPlan, grid_for, plan_window
 from app.services.gap import fill_gap, given_before
-from app.services.ports import HistoryPorts, characters_of, run_aside
-
-_CHARACTERS_A_TOKEN = 4
+from app.services.ports import CHARACTERS_A_TOKEN, HistoryPorts, characters_of, run_aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ async def _load_stored(
             branch = replace(await fill_gap(ports, key, history, branch), filled=True)
         branch = await _restore_large(ports.store, key, branch, reading)
     with watch.time("assemble"):
-        characters = _CHARACTERS_A_TOKEN * sum(message.tokens for message in branch.messages)
+        characters = CHARACTERS_A_TOKEN * sum(message.tokens for message in branch.messages)
         context = await run_aside(characters, assemble, branch, reading)
     registry = history.registry
     ports.notify_if_due(
@@ -196,13 +193,9 @@ def _unsaved_tokens(history: History, reading: Reading) -> int:
     if message is None:
         return 0
     cost = message_tokens(message, reading.count, image_tokens=reading.image_tokens)
-    if cost <= MESSAGE_TOKENS or (last and _digest(last[0]) == message_digest(message)):
+    if cost <= MESSAGE_TOKENS or (last and is_same(last[0], message)):
         return 0
     return cost - MESSAGE_TOKENS
-
-
-def _digest(message: StoredMessage) -> bytes:
-    return message.digest or message_digest(message.body)
 
 
 async def _restore_large(

@@ -13,6 +13,9 @@ from app.core.window import Grid, grid_for, is_due
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+CHARACTERS_A_TOKEN = 4
+"""Roughly, to tell much work from little before any text is at hand."""
+
 _LONG_TEXT = 100_000
 """Characters from which on work leaves the event loop, so that others are served meanwhile."""
 

@@ -33,9 +33,8 @@ async def build_summary(
     deadline = builder.clock() + builder.lease_seconds
     built = await build_due(key, builder)
     while built.busy and builder.clock() < deadline:
-        await asyncio.sleep(
-            _POLL_SECONDS
-        )  # for another process: nothing here tells when it is done
+        # The lease may be another process's: nothing here tells when it is given back.
+        await asyncio.sleep(_POLL_SECONDS)
         built = await build_due(key, builder)
     registry = await _registry(index, key)
     return SummaryReport(

@@ -68,7 +68,7 @@ def connected(
         while not is_ready(client):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks at a condition
         yield client
 
 

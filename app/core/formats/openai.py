@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from app.core.dialects.neutral import Call, Dialect, Media, Refusal, Result
 from app.core.dialects.reading import read_message
@@ -18,6 +19,7 @@ from app.core.formats.segments import (
     data_address,
     file_data_of,
     file_id_of,
+    media_or,
     result_parts,
     runs,
     take_apart,
@@ -167,12 +169,7 @@ def _assistant_part(segment: Said) -> Body | None:
 
 
 def _user_part(dialect: Dialect) -> Write:
-    def write(segment: Said) -> Body | None:
-        if isinstance(segment, Media) and segment.text is None:
-            return _media_part(segment, dialect)
-        return _text_part(segment)
-
-    return write
+    return media_or(_text_part, partial(_media_part, dialect=dialect))
 
 
 def _media_part(media: Media, dialect: Dialect) -> Body | None:

@@ -7,6 +7,7 @@ an output message. Source: OpenAI Responses API, input items.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from app.core.dialects.neutral import Call, Dialect, Media, Result
 from app.core.dialects.reading import read_message
@@ -22,6 +23,7 @@ from app.core.formats.segments import (
     file_data_of,
     file_id_of,
     is_native,
+    media_or,
     result_parts,
     take_apart,
     write_parts,
@@ -161,12 +163,7 @@ def _text_part(segment: Said) -> Body | None:
 
 
 def _user_part(dialect: Dialect) -> Write:
-    def write(segment: Said) -> Body | None:
-        if isinstance(segment, Media) and segment.text is None:
-            return _media_part(segment, dialect)
-        return _text_part(segment)
-
-    return write
+    return media_or(_text_part, partial(_media_part, dialect=dialect))
 
 
 def _media_part(media: Media, dialect: Dialect) -> Body | None:

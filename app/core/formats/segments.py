@@ -95,6 +95,17 @@ def write_parts(said: Iterable[Said | Other], write: Write, lost: list[str]) -> 
     return parts
 
 
+def media_or(write_text: Write, write_media: Callable[[Media], Body | None]) -> Write:
+    """Return a writer for parts that may be media; a document sent as plain text is text."""
+
+    def write(segment: Said) -> Body | None:
+        if isinstance(segment, Media) and segment.text is None:
+            return write_media(segment)
+        return write_text(segment)
+
+    return write
+
+
 def is_native(body: Body, foreign: frozenset[str]) -> bool:
     """Tell whether a message can pass as it is, since no part of it is of a foreign type."""
     if body.get("role") not in {"user", "assistant"} or "tool_calls" in body:
