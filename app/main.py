@@ -10,10 +10,14 @@ from fastapi_offline import FastAPIOffline
 from app.adapters.extractive_summarizer import ExtractiveSummarizer
 from app.adapters.http_summarizer import HttpSummarizer
 from app.adapters.redis_cache import NullSummaryCache, RedisSummaryCache
+from app.adapters.sql.branches import SqlBranchStore
 from app.adapters.sql.engine import Database, PoolOptions, create_engine
+from app.adapters.sql.erasure import SqlErasure
+from app.adapters.sql.graphs import SqlGraphStore
 from app.adapters.sql.health import SqlHealth, SqlPing
 from app.adapters.sql.history import SqlHistoryStore
 from app.adapters.sql.migrate import migrate
+from app.adapters.sql.staging import SqlStagingStore
 from app.adapters.sql.summaries import SqlSummaryStore
 from app.adapters.sql.threads import SqlThreadIndex
 from app.adapters.token_counter import EncodingTokenCounter
@@ -118,11 +122,18 @@ def _resources(
     return Resources(
         history=ports,
         index=index,
+        staging=SqlStagingStore(database),
+        branches=SqlBranchStore(database),
+        erasure=SqlErasure(database),
+        graphs=SqlGraphStore(database),
         build_summary=partial(build_summary, ports=ports, index=index, builder=builder),
         database=SqlPing(database),
         schema=SqlHealth(database),
         cache=ports.cache if settings.redis_url else None,
-        limits=Limits(max_body_bytes=settings.max_body_bytes),
+        limits=Limits(
+            max_body_bytes=settings.max_body_bytes,
+            max_checkpoint_bytes=settings.max_checkpoint_bytes,
+        ),
         api_keys=tuple(ApiKey(key.tenant_id, key.digest, key.scopes) for key in settings.api_keys),
         require_owner=settings.require_owner,
     )

@@ -208,6 +208,11 @@ class Settings(BaseSettings):
         " counts of other rules are made anew on load.",
     )
     max_body_bytes: int = Field(1_048_576, ge=1024, description="Bytes of a request body: 1 MiB.")
+    max_checkpoint_bytes: int = Field(
+        33_554_432,
+        ge=1024,
+        description="Bytes of a body on the LangGraph routes, where one blob is a whole channel.",
+    )
     max_turn_messages: int = Field(
         200, ge=1, description="Messages one save may store; more is a transcript, not a turn."
     )

@@ -152,9 +152,9 @@ class TokensOut(BaseModel):
 
 
 class PendingOut(BaseModel):
-    """What is staged for one turn in flight: `{task_id, channel, value}` each."""
+    """What is staged for one turn in flight: `{task_id, channel, value}` each, as staged."""
 
-    key: str
+    key: str | None
     writes: list[dict[str, object]]
 
 

@@ -21,7 +21,8 @@ from app.api.schemas import (
 )
 from app.core.errors import CheckpointNotFound, PayloadTooLarge, UnsupportedMediaType
 from app.core.explanation import WindowExplained
-from app.core.model import Context, Pointer, Summary, Write
+from app.core.model import Context, Pointer, Summary
+from app.core.pending import Write
 from app.services.load import Loaded, load_context
 
 _STAGES = ("store", "cache", "assemble")
@@ -89,7 +90,7 @@ def context_json(wanted: LoadRequest, loaded: Loaded) -> Mapping[str, object]:
         "tokens": context.tokens,
         "strip": context.stripped,
         "pending": _pending_json(loaded.pending),
-        "warnings": [*wanted.warnings, *context.warnings],
+        "warnings": [*wanted.warnings, *loaded.warnings, *context.warnings],
         **({"explain": explain_json(context)} if context.explanation else {}),
     }
 
@@ -152,10 +153,10 @@ def _window_json(window: WindowExplained) -> dict[str, object]:
 
 
 def _pending_json(pending: Sequence[Write]) -> list[dict[str, object]]:
-    staged = sorted(pending, key=attrgetter("key", "task_id", "idx"))
+    """Group by key; the store has them in that order, and each key's in the order of replay."""
     return [
-        {"key": key, "writes": _writes_json(writes)}
-        for key, writes in groupby(staged, key=attrgetter("key"))
+        {"key": key or None, "writes": _writes_json(writes)}
+        for key, writes in groupby(pending, key=attrgetter("key"))
     ]
 
 

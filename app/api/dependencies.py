@@ -14,8 +14,11 @@ from fastapi.routing import APIRoute
 
 from app.api.auth import ApiKey, Principal, authenticate, require_scope
 from app.api.body import parse_object, read_body, require_json
+from app.core.branches import BranchStore, Erasure
+from app.core.graphs import GraphStore
 from app.core.model import ThreadKey
 from app.core.ports import Health, ThreadIndex
+from app.core.staging import StagingStore
 from app.services.ports import HistoryPorts, run_aside
 from app.services.summary_report import SummaryReport
 
@@ -25,9 +28,13 @@ Endpoint = Callable[[Request], Coroutine[object, object, Response]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may ask for. max_body_bytes: of the body as sent."""
+    """What one request may ask for. max_body_bytes: of the body as sent.
+
+    max_checkpoint_bytes: of a body on the checkpoint routes, whose blobs hold whole graph states.
+    """
 
     max_body_bytes: int = 1024 * 1024
+    max_checkpoint_bytes: int = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,10 @@ class Resources:
 
     history: HistoryPorts
     index: ThreadIndex
+    staging: StagingStore
+    branches: BranchStore
+    erasure: Erasure
+    graphs: GraphStore
     build_summary: Callable[[ThreadKey], Awaitable[SummaryReport]]
     database: Health
     schema: Health
@@ -90,14 +101,21 @@ def authorize(request: Request, scope: str) -> Principal:
     return principal
 
 
-async def read_request(request: Request, parse: Callable[[dict[str, object]], _T]) -> _T:
+async def read_request(
+    request: Request,
+    parse: Callable[[dict[str, object]], _T],
+    *,
+    max_bytes: int | None = None,
+) -> _T:
     """Read the request's JSON object and make of it what the route works with.
 
+    max_bytes: of the body, where the route has a limit of its own.
     A megabyte of tiny messages takes a tenth of a second to check: others are served meanwhile.
     Errors: PayloadTooLarge, UnsupportedMediaType, InvalidPayload.
     """
     require_json(request)
-    body = await read_body(request, max_bytes=resources_of(request).limits.max_body_bytes)
+    limit = max_bytes or resources_of(request).limits.max_body_bytes
+    body = await read_body(request, max_bytes=limit)
     return await run_aside(len(body), lambda: parse(parse_object(body)))
 
 

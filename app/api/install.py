@@ -2,7 +2,7 @@
 
 from fastapi import FastAPI
 
-from app.api import context, ops, threads
+from app.api import branches, context, graphs, ops, threads, writes
 from app.api.middleware import RequestFrame
 from app.api.openapi import complete_openapi
 from app.api.paths import RawPath
@@ -15,7 +15,7 @@ def install_api(app: FastAPI) -> None:
     No path is redirected to itself with or without a final slash: an empty thread id is a 422.
     """
     app.router.redirect_slashes = False
-    for part in (context, threads, ops):
+    for part in (context, threads, writes, branches, graphs, ops):
         app.include_router(part.router)
     install_problems(app)
     app.add_middleware(RawPath)

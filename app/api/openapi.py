@@ -9,8 +9,10 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.answers import Message
 from app.api.auth import OWNER_HEADER
+from app.api.graphs_schemas import GRAPH_REQUESTS
 from app.api.problems import MEDIA_TYPE, Problem, status_of
 from app.api.schemas import LoadIn, SaveIn
+from app.api.writes_schemas import WritesIn
 from app.core.errors import (
     InvalidPayload,
     MissingScope,
@@ -99,6 +101,8 @@ def complete_openapi(app: FastAPI) -> None:
             shared = [
                 (LoadIn, "validation"),
                 (SaveIn, "validation"),
+                (WritesIn, "validation"),
+                *((model, "validation") for model in GRAPH_REQUESTS),
                 (Message, "validation"),
                 (Problem, "validation"),
             ]

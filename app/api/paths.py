@@ -72,14 +72,20 @@ def path_thread_id(request: Request) -> str:
     return check_thread_id(decode_segment(request.path_params["thread_id"]))
 
 
-def decode_segment(raw: str) -> str:
+def path_name(request: Request, name: str) -> str:
+    """Return another name of the request's path; the rule of thread ids. Errors: InvalidPayload."""
+    pointer = f"#/{name}"
+    return check_thread_id(decode_segment(request.path_params[name], pointer), pointer)
+
+
+def decode_segment(raw: str, pointer: str = "#/thread_id") -> str:
     """Decode one path segment, once. Errors: InvalidPayload: a broken escape, not UTF-8."""
     if _BROKEN_ESCAPE.search(raw):
-        raise _bad_id("#/thread_id", "holds a % that does not begin an escape such as %2F")
+        raise _bad_id(pointer, "holds a % that does not begin an escape such as %2F")
     try:
         return unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
-        raise _bad_id("#/thread_id", "is not UTF-8 once its escapes are decoded") from None
+        raise _bad_id(pointer, "is not UTF-8 once its escapes are decoded") from None
 
 
 def check_thread_id(thread_id: str, pointer: str = "#/thread_id") -> str:

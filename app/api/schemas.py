@@ -8,18 +8,21 @@ wrong with them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    WithJsonSchema,
+from pydantic import ConfigDict, Field, WithJsonSchema
+
+from app.api.keys import KEY_HEADER, agreed_key
+from app.api.paths import check_thread_id
+from app.api.validation import (
+    Name,
+    PageParameters,
+    RequestModel,
+    checked_name,
+    unknown_fields,
+    validate,
+    validate_query,
 )
-
-from app.api.body import pointer_of
-from app.api.paths import MAX_ID_LENGTH, check_name, check_thread_id
 from app.core.dialects.neutral import Dialect
 from app.core.errors import Flaw, InvalidPayload
 from app.core.ingest import parse_batch, parse_message, parse_messages, parse_metadata
@@ -29,28 +32,15 @@ from app.core.saving import SaveRequest
 from app.services.load import Conversation, HistoryText, Source, StoredThread
 
 MAX_WINDOW = 1000
-MAX_PAGE = 100
-KEY_HEADER = "Idempotency-Key"
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-_FLAGS = {"true": True, "false": False}
-_NUMBERS = frozenset({"token_budget", "window", "stride", "limit"})
-_MAX_NAMED_FIELDS = 20
-_MAX_DIGITS = 18
-_MAX_FIELD_NAME = 64
 _MESSAGE = {"$ref": "#/components/schemas/Message"}
 
 _StringOrMessage = Annotated[object, WithJsonSchema({"anyOf": [{"type": "string"}, _MESSAGE]})]
 _Messages = Annotated[object, WithJsonSchema({"type": "array", "items": _MESSAGE})]
-_Name = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH)]
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-
-class ExplainParameters(_Request):
+class ExplainParameters(RequestModel):
     """What a load may ask for in the query string beside a body."""
 
     explain: Annotated[
@@ -61,7 +51,7 @@ class ExplainParameters(_Request):
 class LoadParameters(ExplainParameters):
     """What a load may ask for, in a body or in a query string."""
 
-    checkpoint_id: Annotated[_Name | None, Field(description="History as of this turn.")] = None
+    checkpoint_id: Annotated[Name | None, Field(description="History as of this turn.")] = None
     token_budget: Annotated[
         int | None,
         Field(ge=1, description="Most tokens of the answer; the deployment's if absent."),
@@ -127,7 +117,7 @@ class LoadIn(LoadParameters):
     message: Annotated[_StringOrMessage, Field(description="The current user turn.")] = None
 
 
-class SaveIn(_Request):
+class SaveIn(RequestModel):
     """A turn to be stored, whole or not at all."""
 
     model_config = ConfigDict(
@@ -147,21 +137,14 @@ class SaveIn(_Request):
     messages: Annotated[_Messages, Field(description="Oldest first.")]
     format: Annotated[Dialect | None, Field(description="Told from the messages if absent.")] = None
     parent: Annotated[
-        _Name | None,
+        Name | None,
         Field(description="The head seen at load; null: the thread was empty; absent: unknown."),
     ] = None
-    key: Annotated[_Name | None, Field(description=f"Of the turn; also as {KEY_HEADER}.")] = None
+    key: Annotated[Name | None, Field(description=f"Of the turn; also as {KEY_HEADER}.")] = None
     on_conflict: Annotated[Conflicts, Field(description="If parent is not the head.")] = "append"
     metadata: Annotated[
         object, WithJsonSchema({"type": "object"}), Field(description="Kept beside the turn.")
     ] = None
-
-
-class PageParameters(_Request):
-    """One page of a list."""
-
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 20
-    cursor: Annotated[str | None, Field(description="`next_cursor` of the page before.")] = None
 
 
 class MessagesParameters(PageParameters):
@@ -191,7 +174,7 @@ def parse_load(body: Mapping[str, object], query: Mapping[str, str] = _NOTHING) 
         thread_id=wanted.thread_id,
         source=_source_of(wanted),
         options=wanted.to_options(_message_of(wanted.message)),
-        checkpoint_id=_checked(wanted.checkpoint_id, "#/checkpoint_id"),
+        checkpoint_id=checked_name(wanted.checkpoint_id, "#/checkpoint_id"),
         warnings=unknown_fields(LoadIn, body),
     )
 
@@ -203,7 +186,7 @@ def parse_load_query(thread_id: str, query: Mapping[str, str]) -> LoadRequest:
         thread_id=thread_id,
         source=StoredThread(),
         options=wanted.to_options(),
-        checkpoint_id=_checked(wanted.checkpoint_id, "#/checkpoint_id"),
+        checkpoint_id=checked_name(wanted.checkpoint_id, "#/checkpoint_id"),
         warnings=unknown_fields(LoadParameters, query),
     )
 
@@ -213,48 +196,14 @@ def parse_save(
 ) -> SaveRequest:
     """Read a save. key_header: the turn's key as sent in the header. Errors: InvalidPayload."""
     wanted = validate(SaveIn, body)
-    keys = {key for key in (wanted.key, key_header) if key is not None}
-    if len(keys) > 1:
-        raise InvalidPayload(
-            [Flaw("#/key", f"must equal the {KEY_HEADER} header, if both are sent")]
-        )
     return SaveRequest(
         thread=thread,
         batch=parse_batch(wanted.messages, "#/messages", wanted.format),
-        key=_checked(keys.pop() if keys else None, "#/key"),
-        parent=_checked(wanted.parent, "#/parent"),
+        key=agreed_key(wanted.key, key_header),
+        parent=checked_name(wanted.parent, "#/parent"),
         parent_known="parent" in body,
         on_conflict=wanted.on_conflict,
         metadata=parse_metadata(wanted.metadata),
-    )
-
-
-def validate(model: type[_Model], body: Mapping[str, object]) -> _Model:
-    """Check a body's own members. Errors: InvalidPayload, none of its flaws repeats a value."""
-    given = {name: value for name, value in body.items() if value is not None}
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise InvalidPayload(_flaws_of(error)) from None
-
-
-def validate_query(model: type[_Model], query: Mapping[str, str]) -> _Model:
-    """Check a query string's parameters, numbers and `true` and `false` where they are wanted."""
-    return validate(model, {name: _query_value(name, value) for name, value in query.items()})
-
-
-def unknown_fields(
-    model: type[BaseModel], body: Mapping[str, object]
-) -> tuple[Mapping[str, object], ...]:
-    """Return a warning for each member that the contract does not know, at most 20."""
-    names = [name for name in body if name not in model.model_fields]
-    return tuple(
-        {
-            "code": "unknown-field",
-            "detail": "The field is not known here and was ignored.",
-            "field": name[:_MAX_FIELD_NAME],
-        }
-        for name in names[:_MAX_NAMED_FIELDS]
     )
 
 
@@ -277,22 +226,3 @@ def _message_of(message: object) -> Body | None:
             [Flaw("#/message/role", "must not be a system role: it would stand last")]
         )
     return body
-
-
-def _checked(name: str | None, pointer: str) -> str | None:
-    return None if name is None else check_name(name, pointer)
-
-
-def _query_value(name: str, value: str) -> object:
-    if name == "explain":
-        return _FLAGS.get(value, value)
-    return int(value) if name in _NUMBERS and _is_number(value) else value
-
-
-def _is_number(value: str) -> bool:
-    return value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS
-
-
-def _flaws_of(error: ValidationError) -> list[Flaw]:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [Flaw(pointer_of(flaw["loc"]), flaw["msg"]) for flaw in found]

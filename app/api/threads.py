@@ -14,17 +14,15 @@ from app.api.dependencies import (
     read_request,
     resources_of,
 )
+from app.api.keys import KEY_PARAMETER, key_header
 from app.api.openapi import documented
 from app.api.paths import path_thread_id
 from app.api.schemas import (
-    KEY_HEADER,
     MessagesParameters,
-    PageParameters,
     SaveIn,
     parse_save,
-    unknown_fields,
-    validate_query,
 )
+from app.api.validation import PageParameters, unknown_fields, validate_query
 from app.core.errors import (
     CheckpointNotFound,
     Flaw,
@@ -44,21 +42,13 @@ from app.services.save import save_turn
 
 router = api_router("threads", prefix="/v1")
 
-_KEY = {
-    "name": KEY_HEADER,
-    "in": "header",
-    "required": False,
-    "description": "The turn's `key`, as a header; both and different is refused.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-}
-
 
 @router.post(
     "/threads/{thread_id:segment}/turns",
     status_code=201,
     **documented(
         {201: SavedOut, 200: SavedOut},
-        headers=[_KEY],
+        headers=[KEY_PARAMETER],
         body=SaveIn,
         errors=(
             ThreadNotFound,
@@ -76,7 +66,7 @@ async def post_turn(request: Request) -> Response:
     """Store a turn once: 201 when it is new, 200 with the first save's ids when it is a retry."""
     principal = authorize(request, "write")
     key = principal.key_of(path_thread_id(request))
-    header = _key_header(request)
+    header = key_header(request)
     wanted, unknown = await read_request(
         request, lambda body: (parse_save(key, body, header), unknown_fields(SaveIn, body))
     )
@@ -200,14 +190,3 @@ async def _raw_messages(
     large = [member for message in messages for member in message.large]
     values = await resources.history.store.values(key, large) if large else {}
     return [message_json(restore(message, values)) for message in messages]
-
-
-def _key_header(request: Request) -> str | None:
-    """Return the key as sent; clients put UTF-8 into headers, which arrive decoded as Latin-1."""
-    sent = request.headers.get(KEY_HEADER)
-    if sent is None:
-        return None
-    try:
-        return sent.encode("latin-1").decode("utf-8")
-    except UnicodeDecodeError:
-        return sent

@@ -1,8 +1,9 @@
 """The error tree: what can go wrong, without a word about HTTP.
 
 ThreadkeepError
-├─ NotFound      ThreadNotFound · CheckpointNotFound
-├─ Conflict      KeyReused · ParentMoved · TranscriptDiverged
+├─ NotFound      ThreadNotFound · CheckpointNotFound · ChannelNotFound
+├─ Conflict      KeyReused · ParentMoved · TranscriptDiverged · WriteDiffers ·
+│                ThreadExists · VersionAmbiguous
 ├─ Gone          ThreadDeleted
 ├─ Invalid       InvalidPayload · UnknownEncoding · OwnerRequired · PayloadTooLarge ·
 │                UnsupportedMediaType
@@ -49,6 +50,12 @@ class CheckpointNotFound(NotFound):
     slug = "checkpoint-not-found"
 
 
+class ChannelNotFound(NotFound):
+    """The checkpoint holds no such value."""
+
+    slug = "channel-not-found"
+
+
 class Conflict(ThreadkeepError):
     """The request contradicts what is stored."""
 
@@ -69,6 +76,24 @@ class TranscriptDiverged(Conflict):
     """The transcript contradicts the stored thread."""
 
     slug = "transcript-diverged"
+
+
+class WriteDiffers(Conflict):
+    """The task is already staged with other values."""
+
+    slug = "write-differs"
+
+
+class ThreadExists(Conflict):
+    """There is another thread of this id already."""
+
+    slug = "thread-exists"
+
+
+class VersionAmbiguous(Conflict):
+    """The channel has several values under this version."""
+
+    slug = "version-ambiguous"
 
 
 class Gone(ThreadkeepError):

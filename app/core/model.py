@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from app.core.dialects.neutral import Dialect
 from app.core.explanation import Explanation, Stripped
+from app.core.pending import StaleTask, Write
 
 Body: TypeAlias = dict[str, object]
 """One message as JSON: members and values as sent; a `role`, if any, in canonical spelling."""
@@ -111,22 +112,13 @@ class Registry:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """One staged value of a turn in flight."""
-
-    key: str
-    task_id: str
-    idx: int
-    channel: str
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
 class History:
     """A thread as read in one trip: its registry row and the newest turns of one branch.
 
     head, position, tokens: of the branch that was read (an older checkpoint, or the thread's head).
     turns: oldest first, each the parent of the next, `head` last; maybe not back to the start.
+    pending: staged under `head`, in the order of replay. stale: under others, where head is the
+        thread's.
     """
 
     registry: Registry
@@ -135,6 +127,7 @@ class History:
     tokens: int
     turns: tuple[Turn, ...]
     pending: tuple[Write, ...] = ()
+    stale: tuple[StaleTask, ...] = ()
 
     @property
     def messages(self) -> tuple[StoredMessage, ...]:

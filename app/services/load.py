@@ -23,8 +23,8 @@ from app.core.model import (
     History,
     LoadOptions,
     ThreadKey,
-    Write,
 )
+from app.core.pending import Write, stale_warnings
 from app.core.ports import HistoryStore
 from app.core.tokens import message_tokens
 from app.core.window import MESSAGE_TOKENS, Grid, WindowPlan, grid_for, plan_window
@@ -56,12 +56,16 @@ Source: TypeAlias = StoredThread | HistoryText | Conversation
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A load's answer. shape: the generation of the request. timings: seconds by stage."""
+    """A load's answer. shape: the generation of the request. timings: seconds by stage.
+
+    warnings: of the thread, beside the context's own.
+    """
 
     context: Context
     head: str | None
     shape: int
     pending: tuple[Write, ...]
+    warnings: tuple[Mapping[str, object], ...]
     timings: Mapping[str, float]
 
 
@@ -220,5 +224,6 @@ def _loaded(context: Context, history: History | None, shape: int, watch: _Stopw
         head=history.head if history else None,
         shape=shape,
         pending=history.pending if history else (),
+        warnings=stale_warnings(history.stale) if history else (),
         timings=watch.seconds,
     )

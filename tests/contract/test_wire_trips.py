@@ -64,7 +64,7 @@ async def test_a_new_connection_looks_nothing_up(
     await store.append(key, new_turn("hello"))
     await store.recent(key, window=60, stride=20)
 
-    calls = [text for text in wire.parsed if "save_turn_v1" in text or "load_recent_v1" in text]
+    calls = [text for text in wire.parsed if "save_turn_v2" in text or "load_recent_v2" in text]
     assert calls
     assert not any("pg_type" in text or "jit" in text for text in wire.parsed)
 
@@ -161,7 +161,7 @@ async def test_a_refused_decision_keeps_its_connection(
             await store.append_locked(key, back=4, decide=refuse)
     await store.append(key, new_turn("x", messages=(new_message("x"),), expected=None))
 
-    assert len([text for text in wire.parsed if "load_recent_v1" in text]) <= 4
+    assert len([text for text in wire.parsed if "load_recent_v2" in text]) <= 4
     assert wire.trips <= 3 * 4 + 3
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration import (
+    test_cases_checkpoint,
     test_cases_concurrency,
     test_cases_encoding,
     test_cases_load,
@@ -18,6 +19,7 @@ from tests.integration import (
 from tests.integration.cases import CASES
 
 HERE = (
+    test_cases_checkpoint,
     test_cases_concurrency,
     test_cases_encoding,
     test_cases_load,
@@ -51,14 +53,10 @@ ELSEWHERE: Mapping[str, str] = {
 
 LATER: Mapping[str, str] = {
     "summary-invalidated-by-delete": "the route that redacts a message is not served yet",
-    "sec-no-object-revival": "the checkpoint routes are not served yet",
 }
 """Cases of routes that do not stand yet."""
 
-BY_AREA = {
-    "strip": "unit/test_markup.py runs all of them from the data",
-    "checkpoint": "the checkpoint routes are not served yet",
-}
+BY_AREA = {"strip": "unit/test_markup.py runs all of them from the data"}
 
 
 def run_here() -> set[str]:

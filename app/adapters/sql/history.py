@@ -42,7 +42,7 @@ class SqlHistoryStore:
         self, key: ThreadKey, *, window: int, stride: int, checkpoint_id: str | None = None
     ) -> History | None:
         """Read the registry row and the newest turns in one trip. See HistoryStore.recent."""
-        head = None if checkpoint_id is None else _turn_id(checkpoint_id)
+        head = None if checkpoint_id is None else turn_id(checkpoint_id)
         found = await self._database.fetch(
             self._sql.load, *names(key), head, window, stride, self._now()
         )
@@ -54,7 +54,7 @@ class SqlHistoryStore:
     async def turns(self, key: ThreadKey, *, head: str, after: int) -> tuple[Turn, ...]:
         """Read the turns of one branch from a position on. See HistoryStore.turns."""
         found = await self._database.fetch(
-            self._sql.turns, *names(key), self._now(), _turn_id(head), after
+            self._sql.turns, *names(key), self._now(), turn_id(head), after
         )
         return rows.branch(found, head)
 
@@ -119,7 +119,7 @@ class SqlHistoryStore:
             *names(key),
             turn.identity,
             turn.digest,
-            None if turn.expected is None else _turn_id(turn.expected),
+            None if turn.expected is None else turn_id(turn.expected),
             turn.parent_known,
             turn.on_conflict,
             len(turn.messages),
@@ -127,7 +127,7 @@ class SqlHistoryStore:
             len(payload) + sum(len(value) for _, value in large),
             payload,
             rows.encode(turn.metadata) if turn.metadata else None,
-            None if turn.staged_under is None else _turn_id(turn.staged_under),
+            None if turn.staged_under is None else turn_id(turn.staged_under),
             turn.key,
             self._now(),
             [blob.channel for blob, _ in large],
@@ -141,7 +141,8 @@ def names(key: ThreadKey) -> tuple[str, str, str | None]:
     return key.tenant_id, key.thread_id, key.owner_id
 
 
-def _turn_id(given: str) -> str:
+def turn_id(given: str) -> str:
+    """Return an id that a turn may have, as given."""
     return given if _TURN_ID.fullmatch(given) else _NO_TURN
 
 

@@ -19,8 +19,9 @@ from app.core.model import (
     StoredMessage,
     Summary,
     Turn,
-    Write,
 )
+from app.core.pending import StaleTask, Write
+from app.core.staging import Stored
 
 PAYLOAD_VERSION = 1
 """Version of the layout of a turn's payload, see `encode_turn`."""
@@ -168,6 +169,7 @@ def history(rows: Sequence[Row], checkpoint_id: str | None) -> History | None:
         tokens=turns[-1].tokens if turns else 0,
         turns=turns,
         pending=tuple(_write(row) for row in rows if row["kind"] == "write"),
+        stale=tuple(_stale(row) for row in rows if row["kind"] == "stale"),
     )
 
 
@@ -178,6 +180,22 @@ def _write(row: Row) -> Write:
         idx=row["step"],
         channel=decode(row["payload"])["channel"],
         value=decode(row["raw"]),
+    )
+
+
+def _stale(row: Row) -> StaleTask:
+    parent = decode(row["payload"])["parent"]
+    return StaleTask(parent=parent or None, key=row["checkpoint_id"], task_id=row["parent_id"])
+
+
+def stored(row: Row) -> Stored:
+    """Read the stage function's answer."""
+    values = zip(row["channels"] or (), row["values"] or (), strict=True)
+    return Stored(
+        outcome=row["outcome"],
+        parent=row["parent"] or None,
+        checkpoint_id=row["checkpoint_id"],
+        values=tuple((channel, decode(value.encode())) for channel, value in values),
     )
 
 

@@ -16,11 +16,16 @@ _PARTS = {
           AND t.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > $4))""",
 }
 
-_LOAD = "SELECT * FROM {schema}.load_recent_v1($1, $2, $3, $4, $5, $6, $7)"
+_LOAD = "SELECT * FROM {schema}.load_recent_v2($1, $2, $3, $4, $5, $6, $7)"
 
 _SAVE = """
-SELECT * FROM {schema}.save_turn_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+SELECT * FROM {schema}.save_turn_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
                                     $11, $12, $13, $14, $15, $16, $17, $18, $19)"""
+
+_STAGE = """
+SELECT * FROM {schema}.stage_writes_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"""
+
+_DISCARD = "SELECT * FROM {schema}.discard_writes_v1($1, $2, $3, $4, $5)"
 
 _LOCK = """
 SELECT FROM {schema}.threads t
@@ -75,6 +80,8 @@ class Statements:
 
     load: str
     save: str
+    stage: str
+    discard: str
     lock: str
     turns: str
     values: str
@@ -84,7 +91,7 @@ class Statements:
 
 def statements(schema: str) -> Statements:
     """Write the statements for a schema, given quoted."""
-    texts = (_LOAD, _SAVE, _LOCK, _TURNS, _VALUES, _BACKWARDS, _FORWARDS)
+    texts = (_LOAD, _SAVE, _STAGE, _DISCARD, _LOCK, _TURNS, _VALUES, _BACKWARDS, _FORWARDS)
     return Statements(*(_written(text, schema) for text in texts))
 
 

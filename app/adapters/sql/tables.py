@@ -31,6 +31,9 @@ TURNS = "~turns"
 
 SUMMARY_CHANNEL = "~summary"
 
+GRAPH_SPACES = r"ns < '~' OR ns >= E'\x7f'"
+"""Every namespace that does not begin with `~`, as two ranges of an index."""
+
 _CONVENTION = {"pk": "%(table_name)s_pkey"}
 
 
@@ -157,6 +160,19 @@ def _checkpoints(metadata: MetaData) -> Table:
             "identity",
             unique=True,
             postgresql_where=text("identity IS NOT NULL"),
+        ),
+        Index(
+            "checkpoints_graph_metadata",
+            "metadata",
+            postgresql_using="gin",
+            postgresql_ops={"metadata": "jsonb_path_ops"},
+            postgresql_where=text(GRAPH_SPACES),
+        ),
+        Index(
+            "checkpoints_graph_ids",
+            "tenant_id",
+            "checkpoint_id",
+            postgresql_where=text(GRAPH_SPACES),
         ),
     )
 

@@ -1,22 +1,19 @@
 """ThreadIndex on PostgreSQL: plain reads of the registry and of raw messages, page by page."""
 
-import base64
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-import orjson
 from sqlalchemy import ColumnElement, select, tuple_
 
 from app.adapters.sql import rows
+from app.adapters.sql.cursors import opened, sealed, storable
 from app.adapters.sql.engine import Database
 from app.adapters.sql.history import names, utc_now
 from app.adapters.sql.statements import statements
 from app.adapters.sql.tables import alive, tables, visible
-from app.core.errors import Flaw, InvalidPayload
 from app.core.model import Registry, StoredMessage, ThreadKey
 
-T = TypeVar("T")
 Page: TypeAlias = tuple[tuple[StoredMessage, ...], str | None]
 
 
@@ -47,7 +44,7 @@ class SqlThreadIndex:
         if owner_id is not None:
             wanted.append(columns.owner_id == owner_id)
         if cursor is not None:
-            created_at, thread_id = _opened(cursor, _thread_cursor)
+            created_at, thread_id = opened(cursor, _thread_cursor)
             wanted.append(tuple_(*order) < tuple_(created_at, thread_id))
         statement = select(self._threads).where(*wanted)
         statement = statement.order_by(*(column.desc() for column in order)).limit(limit + 1)
@@ -56,7 +53,7 @@ class SqlThreadIndex:
         items = tuple(rows.registry(row) for row in found[:limit])
         if len(found) <= limit:
             return items, None
-        return items, _sealed(items[-1].created_at.isoformat(), items[-1].thread_id)
+        return items, sealed(items[-1].created_at.isoformat(), items[-1].thread_id)
 
     async def messages(
         self, key: ThreadKey, *, newest_first: bool, limit: int, cursor: str | None
@@ -66,7 +63,7 @@ class SqlThreadIndex:
         None: an unknown thread. Errors: InvalidPayload for a bad cursor.
         """
         if cursor is not None:
-            turn_id, position = _opened(cursor, _message_cursor)
+            turn_id, position = opened(cursor, _message_cursor)
         elif registry := await self.get(key):
             turn_id, position = registry.head or "", None
         else:
@@ -92,7 +89,7 @@ class SqlThreadIndex:
         page = tuple(listed[:limit])
         if len(listed) <= limit:
             return page, None
-        return page, _sealed(listed[limit].checkpoint_id, page[-1].position)
+        return page, sealed(listed[limit].checkpoint_id, page[-1].position)
 
     async def _forwards(self, key: ThreadKey, head: str, limit: int, after: int | None) -> Page:
         """On the branch that ends in `head`, positions above `after`."""
@@ -107,34 +104,14 @@ class SqlThreadIndex:
             if message.position > after
         ]
         page = tuple(listed[:limit])
-        return page, _sealed(head, page[-1].position) if len(listed) > limit else None
-
-
-def _sealed(*values: object) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps(values)).decode().rstrip("=")
-
-
-def _opened(cursor: str, read: Callable[[str, Any], T]) -> T:
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        return read(*orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InvalidPayload([Flaw("#/cursor", "is not a cursor of this list")]) from error
+        return page, sealed(head, page[-1].position) if len(listed) > limit else None
 
 
 def _thread_cursor(created_at: str, thread_id: Any) -> tuple[datetime, str]:
-    return datetime.fromisoformat(created_at).astimezone(UTC), _storable(thread_id)
+    return datetime.fromisoformat(created_at).astimezone(UTC), storable(thread_id)
 
 
 def _message_cursor(turn_id: str, position: Any) -> tuple[str, int | None]:
     if not 0 < position < 2**31:
         raise ValueError(position)
-    return _storable(turn_id), position
-
-
-def _storable(text: str) -> str:
-    """Return the text. Errors: ValueError where PostgreSQL would not take it."""
-    if "\0" in text:
-        raise ValueError(text)
-    text.encode()
-    return text
+    return storable(turn_id), position
