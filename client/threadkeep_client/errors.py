@@ -178,6 +178,10 @@ class ThreadExists(Conflict):
     """The thread to be made exists already."""
 
 
+class VersionAmbiguous(Conflict):
+    """The channel has several values under this version."""
+
+
 class Gone(Problem):
     """It was there and has been erased."""
 
@@ -214,6 +218,7 @@ BY_SLUG: Mapping[str, type[Problem]] = {
     "transcript-diverged": TranscriptDiverged,
     "write-differs": WriteDiffers,
     "thread-exists": ThreadExists,
+    "version-ambiguous": VersionAmbiguous,
     "thread-deleted": ThreadDeleted,
     "store-unavailable": StoreUnavailable,
 }
