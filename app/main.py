@@ -124,7 +124,7 @@ def _resources(
         index=index,
         staging=SqlStagingStore(database),
         branches=SqlBranchStore(database),
-        erasure=SqlErasure(database),
+        erasure=SqlErasure(database, tombstone_seconds=settings.tombstone_seconds),
         graphs=SqlGraphStore(database),
         build_summary=partial(build_summary, ports=ports, index=index, builder=builder),
         database=SqlPing(database),

@@ -19,6 +19,12 @@ from redis.backoff import NoBackoff
 from app.core.model import Pointer, Summary, ThreadKey
 
 _PREFIX = "threadkeep:summary:"
+_INDEX = "threadkeep:summaries:"
+"""A thread's set of entry names: what has to go with it cannot be told from its boundaries."""
+_ERASED = "threadkeep:erased:"
+"""Up to which epoch nothing may be remembered of a thread any more."""
+_ERASED_SECONDS = 60
+"""Longer than a load takes that had read the thread before it was erased."""
 _FAILURES_TO_OPEN = 3
 _OPEN_SECONDS = 5.0
 
@@ -99,7 +105,11 @@ class RedisSummaryCache:
         """
         name = cache_key(key, summary.boundary, epoch=epoch)
         entry = dump_entry(summary)
-        await self._guarded(lambda: self._redis.set(name, entry, ex=self._ttl_seconds, nx=keep))
+        await self._guarded(lambda: self._put(key, name, entry, epoch=epoch, keep=keep))
+
+    async def forget(self, key: ThreadKey, *, epoch: int) -> None:
+        """Remove a thread's entries of every epoch; on any trouble they end with their time."""
+        await self._guarded(lambda: self._forget(key, epoch))
 
     async def check(self) -> bool:
         """Tell whether Redis answers now; never raises."""
@@ -108,6 +118,32 @@ class RedisSummaryCache:
     async def close(self) -> None:
         """Close the connections."""
         await self._redis.aclose()
+
+    async def _put(
+        self, key: ThreadKey, name: str, entry: bytes, *, epoch: int, keep: bool
+    ) -> bool:
+        """Write the entry, then look whether its thread was erased: `_forget` does the reverse.
+
+        So whichever comes first, one of the two removes the entry.
+        """
+        async with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.set(name, entry, ex=self._ttl_seconds, nx=keep)
+            pipeline.sadd(_INDEX + _thread_name(key), name)
+            pipeline.expire(_INDEX + _thread_name(key), self._ttl_seconds)
+            pipeline.get(_ERASED + _thread_name(key))
+            erased = (await pipeline.execute())[-1]
+        if erased is not None and epoch <= int(erased):
+            await self._redis.unlink(name)
+        return True
+
+    async def _forget(self, key: ThreadKey, epoch: int) -> bool:
+        index = _INDEX + _thread_name(key)
+        async with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.set(_ERASED + _thread_name(key), epoch, ex=_ERASED_SECONDS)
+            pipeline.smembers(index)
+            names = (await pipeline.execute())[-1]
+        await self._redis.unlink(index, *names)
+        return True
 
     async def _guarded(self, call: Callable[[], Awaitable[object]]) -> object | None:
         if not self._breaker.allow():
@@ -141,6 +177,10 @@ class NullSummaryCache:
         """Keep nothing."""
         del key, summary, epoch, keep
 
+    async def forget(self, key: ThreadKey, *, epoch: int) -> None:
+        """Have nothing to forget."""
+        del key, epoch
+
     async def check(self) -> bool:
         """Tell that nothing is missing."""
         return True
@@ -153,6 +193,10 @@ def cache_key(key: ThreadKey, boundary: Pointer, *, epoch: int) -> str:
     """Return the entry's name: a JSON list, so no two sets of parts ever spell the same."""
     parts = [key.tenant_id, key.thread_id, boundary.checkpoint_id, boundary.position, epoch]
     return _PREFIX + json.dumps(parts, separators=(",", ":"))
+
+
+def _thread_name(key: ThreadKey) -> str:
+    return json.dumps([key.tenant_id, key.thread_id], separators=(",", ":"))
 
 
 def dump_entry(summary: Summary) -> bytes:

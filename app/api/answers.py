@@ -226,6 +226,13 @@ class ThreadSummaryOut(BaseModel):
     boundary: Boundary | None
 
 
+class ForkedFromOut(BaseModel):
+    """The thread and the turn in it that a thread was copied from; either may be gone since."""
+
+    thread_id: str
+    checkpoint_id: str
+
+
 class ThreadOut(BaseModel):
     """One thread. messages, turns, tokens: of its current branch; bytes: of all it stores."""
 
@@ -242,6 +249,7 @@ class ThreadOut(BaseModel):
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None
+    forked_from: ForkedFromOut | None
 
 
 class ThreadsPage(BaseModel):

@@ -9,6 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.api.answers import Message
 from app.api.auth import OWNER_HEADER
+from app.api.branches_schemas import ForkIn, HeadIn
 from app.api.graphs_schemas import GRAPH_REQUESTS
 from app.api.problems import MEDIA_TYPE, Problem, status_of
 from app.api.schemas import LoadIn, SaveIn
@@ -102,6 +103,8 @@ def complete_openapi(app: FastAPI) -> None:
                 (LoadIn, "validation"),
                 (SaveIn, "validation"),
                 (WritesIn, "validation"),
+                (HeadIn, "validation"),
+                (ForkIn, "validation"),
                 *((model, "validation") for model in GRAPH_REQUESTS),
                 (Message, "validation"),
                 (Problem, "validation"),

@@ -117,7 +117,7 @@ async def list_messages(request: Request) -> Response:
             raise InvalidPayload([Flaw("#/cursor", "is not a cursor of this list")])
         raise ThreadNotFound
     messages, cursor = found
-    return answer(page_json(await _raw_messages(resources, key, messages), cursor))
+    return answer(page_json(await raw_messages(resources, key, messages), cursor))
 
 
 @router.post(
@@ -168,6 +168,7 @@ def thread_json(resources: Resources, registry: Registry) -> dict[str, object]:
         "created_at": registry.created_at,
         "updated_at": registry.updated_at,
         "expires_at": registry.expires_at,
+        "forked_from": registry.forked_from,
     }
 
 
@@ -183,10 +184,10 @@ def page_json(items: Sequence[object], cursor: str | None) -> dict[str, object]:
     return {"items": items, "next_cursor": cursor, "has_more": cursor is not None}
 
 
-async def _raw_messages(
+async def raw_messages(
     resources: Resources, key: ThreadKey, messages: Sequence[StoredMessage]
 ) -> list[dict[str, object]]:
-    """Put the large members back, which are read in one trip."""
+    """Return messages as they were sent; large members are read in one trip more."""
     large = [member for message in messages for member in message.large]
     values = await resources.history.store.values(key, large) if large else {}
     return [message_json(restore(message, values)) for message in messages]

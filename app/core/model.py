@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from app.core.dialects.neutral import Dialect
 from app.core.explanation import Explanation, Stripped
+from app.core.origin import ForkedFrom
 from app.core.pending import StaleTask, Write
 
 Body: TypeAlias = dict[str, object]
@@ -109,6 +110,7 @@ class Registry:
     expires_at: datetime | None
     summaries: tuple[Pointer, ...]
     summary_epoch: int
+    forked_from: ForkedFrom | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,10 @@ class SummaryCache(Protocol):
         """Remember a summary for the configured time; with keep, unless one is remembered there."""
         ...
 
+    async def forget(self, key: ThreadKey, *, epoch: int) -> None:
+        """Remove all that is remembered of a thread; what is put late, up to this epoch, too."""
+        ...
+
     async def check(self) -> bool:
         """Tell whether the cache answers now; never raises."""
         ...

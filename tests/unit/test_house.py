@@ -34,7 +34,7 @@ def test_files_stay_readable() -> None:
 
 
 def test_packages_are_empty() -> None:
-    """Packages hold no code in __init__.py, but for the client's, which is what its users import."""
+    """Packages hold no code in __init__.py, but for the client's: that is what users import."""
     marked = [path for path in ROOT.glob("[!.]*/**/__init__.py") if path.read_text().strip()]
     assert marked == [ROOT / "client" / "threadkeep_client" / "__init__.py"]
 

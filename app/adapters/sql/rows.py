@@ -20,6 +20,7 @@ from app.core.model import (
     Summary,
     Turn,
 )
+from app.core.origin import ForkedFrom
 from app.core.pending import StaleTask, Write
 from app.core.staging import Stored
 
@@ -216,7 +217,16 @@ def registry(row: Row) -> Registry:
         expires_at=_time(row["expires_at"]) if row["expires_at"] else None,
         summaries=pointers(row["summaries"]),
         summary_epoch=row["summary_epoch"],
+        forked_from=_origin(row["forked_from"]),
     )
+
+
+def _origin(stored: str | None) -> ForkedFrom | None:
+    """Read what fork_thread_v1 notes: a checkpoint's id and a thread's, which may hold spaces."""
+    if stored is None:
+        return None
+    checkpoint_id, _, thread_id = stored.partition(" ")
+    return ForkedFrom(thread_id, checkpoint_id)
 
 
 def pointers(stored: Iterable[Row]) -> tuple[Pointer, ...]:
