@@ -114,7 +114,7 @@ async def get_tuple(request: Request) -> Response:
         {200: TuplesPage}, thread=False, body=ListIn, errors=(CheckpointNotFound, *_OF_BODIES)
     ),
 )
-async def list_checkpoints(request: Request) -> Response:
+async def list_graph_checkpoints(request: Request) -> Response:
     """List checkpoints with their values and writes, newest first: greatest id first."""
     _, query = await _read(request, "read", parse_list)
     found, cursor = await resources_of(request).graphs.page(query)
