@@ -78,9 +78,9 @@ class StagedWrite(TypedDict):
 
 
 class Pending(TypedDict):
-    """What is staged for one turn in flight, in the order it was staged."""
+    """What is staged for one turn in flight, in the order it was staged. key: None without one."""
 
-    key: str
+    key: str | None
     writes: list[StagedWrite]
 
 

@@ -74,9 +74,10 @@ class TurnState:
         """Add a message to what is read from now on and to what will be saved."""
         self._added.append(message)
 
-    def reply(self, text: str) -> None:
-        """Add the assistant's text."""
+    def reply(self, text: str) -> str:
+        """Add the assistant's text, and return it."""
         self.add({"role": "assistant", "content": text})
+        return text
 
     def done(self, task_id: str) -> bool:
         """Tell whether a task has staged its values, in this try or an earlier one."""
