@@ -49,7 +49,9 @@ async def broken() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-NOTHING = dict.fromkeys(["history", "index", "build_summary"])
+NOTHING = dict.fromkeys(
+    ["history", "index", "staging", "branches", "erasure", "graphs", "build_summary"]
+)
 
 
 async def test_unknown_path_and_method(client: httpx.AsyncClient) -> None:
