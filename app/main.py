@@ -26,6 +26,7 @@ from app.api.dependencies import Limits, Resources
 from app.api.install import install_api
 from app.core.context import DEFAULT_ENCODING
 from app.core.markup import Profile, make_profile, strip_message
+from app.core.memo import Memo
 from app.core.model import Policy
 from app.core.ports import Count
 from app.core.tokens import rules_id
@@ -35,6 +36,9 @@ from app.services.summary import Builder, build_due
 from app.services.summary_report import build_summary
 from app.services.summary_worker import SummaryWorker
 from app.settings import Settings, SettingsInvalid, variable_of
+
+REMEMBERED = 2_000
+"""Turns, and exchanges, that a process keeps as it read and prepared them: some 10 MB."""
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -79,7 +83,7 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
         counter = EncodingTokenCounter()
         count = await counter.counter(DEFAULT_ENCODING)
         builder = Builder(
-            history=SqlHistoryStore(database),
+            history=SqlHistoryStore(database, remembered=REMEMBERED),
             summaries=SqlSummaryStore(database),
             cache=cache,
             model=_open_model(settings, count, stack),
@@ -104,6 +108,7 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
             max_turn_messages=settings.max_turn_messages,
             notify=worker.notify,
             later=later.run,
+            memo=Memo(REMEMBERED),
         )
         yield _resources(settings, ports, builder, database)
 

@@ -14,7 +14,7 @@ from app.core.dialects.neutral import Dialect
 from app.core.dialects.recognise import recognise
 from app.core.dialects.view import client_id
 from app.core.digest import message_digest
-from app.core.exchanges import Entry, Exchange, Rules, prepare_exchanges
+from app.core.exchanges import Entry, Exchange, Prepared, Rules, prepare_exchanges
 from app.core.explain import DETAILS, Read, explain
 from app.core.explanation import Fate, MessageFate
 from app.core.formats.format import Format
@@ -47,6 +47,7 @@ class Reading:
     """What one load asks for, and how it is to be read.
 
     count: of options.encoding. rules: the id under which stored counts hold (StoredMessage.rules).
+    memo: exchanges that earlier loads have prepared.
     """
 
     options: LoadOptions
@@ -55,6 +56,7 @@ class Reading:
     profile: markup.Profile = markup.DEFAULT
     rules: str = RULES
     image_tokens: int = tokens.IMAGE_TOKENS
+    memo: Prepared | None = None
 
     @property
     def format(self) -> Format:
@@ -175,6 +177,7 @@ def _rules(reading: Reading) -> Rules:
         profile=reading.profile if options.strip else None,
         trusted=reading.rules if stored_alike else None,
         stub_large=options.stub_large,
+        memo=reading.memo,
     )
 
 
@@ -211,15 +214,13 @@ def is_same(stored: StoredMessage, current: Body) -> bool:
 def _within_cap(exchanges: Sequence[Exchange], reading: Reading) -> Sequence[Exchange]:
     """Keep the newest exchanges that hold no more messages than a smaller window asks for."""
     _, cap = grid_for(reading.policy, reading.options)
-    if cap is None:
-        return exchanges
     size = kept = 0
-    for exchange in reversed(exchanges):
-        if size and size + exchange.size > cap:
+    for exchange in reversed(exchanges if cap else ()):
+        if cap and size and size + exchange.size > cap:
             break
         size += exchange.size
         kept += 1
-    return newest(exchanges, kept)
+    return newest(exchanges, kept) if cap else exchanges
 
 
 def _beside(taken: Given, exchanges: Sequence[Exchange], rules: Rules) -> int:

@@ -1,14 +1,16 @@
 """From stored messages to exchanges that can be sent: cleaned, healed, written, counted once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 from app.core.dialects.neutral import Dialect
 from app.core.dialects.view import content_of, with_content
 from app.core.formats.format import Format, Translated
 from app.core.healing import heal_exchange, order_with_pairs
 from app.core.markup import Profile, strip_message
+from app.core.memo import Memo
 from app.core.messages import results_of
 from app.core.model import Body, Large, StoredMessage
 from app.core.pairs import Repair
@@ -33,6 +35,7 @@ class Rules:
     marker:  one is wanted.
     profile: None leaves presentation markup in.
     trusted: stored counts made under this rules id hold here; None counts everything anew.
+    memo:    exchanges prepared by earlier loads, if they are remembered.
     """
 
     format: Format
@@ -43,6 +46,13 @@ class Rules:
     profile: Profile | None
     trusted: str | None
     stub_large: bool
+    memo: Memo[StoredMessage, "Exchange"] | None = None
+
+    @property
+    def variant(self) -> Hashable:
+        """What of these rules a prepared exchange depends on."""
+        rules = self.profile and self.profile.version
+        return (self.format, self.encoding, rules, self.trusted, self.stub_large)
 
     def cost(self, body: Mapping[str, object]) -> int:
         """Return what one written message costs in this load's format and encoding."""
@@ -97,6 +107,10 @@ class Exchange:
         return tuple(body for entry in self.entries for body in entry.sent)
 
 
+Prepared: TypeAlias = Memo[StoredMessage, Exchange]
+"""Exchanges of earlier loads, by the messages they were made of."""
+
+
 def prepare_exchanges(messages: Sequence[StoredMessage], rules: Rules) -> list[Exchange]:
     """Split messages into exchanges, oldest first, each ready to be sent."""
     starts = exchange_starts([message.body for message in messages])
@@ -105,7 +119,17 @@ def prepare_exchanges(messages: Sequence[StoredMessage], rules: Rules) -> list[E
 
 
 def prepare_exchange(messages: Sequence[StoredMessage], rules: Rules) -> Exchange:
-    """Clean, heal, write and count the messages of one exchange."""
+    """Clean, heal, write and count the messages of one exchange.
+
+    A stored one never changes, so it need be done once; but not for values put back from blobs,
+    which are other objects at every load.
+    """
+    if rules.memo is None or not all(one.checkpoint_id and not one.large for one in messages):
+        return _prepare(messages, rules)
+    return rules.memo.get(rules.variant, messages, lambda: _prepare(messages, rules))
+
+
+def _prepare(messages: Sequence[StoredMessage], rules: Rules) -> Exchange:
     cleaned = [_clean(message.body, rules) for message in messages]
     shown = [
         _stub(message, body) if message.large else body

@@ -19,19 +19,9 @@ __all__ = ["DEFAULT", "VERSION", "Profile", "make_profile", "strip_message", "st
 
 _CLEANED_PARTS = frozenset({"text", "output_text"})
 
-_SIGNS = (
-    "\u2020",
-    "oaicite",
-    "\ue200",
-    "\ue202",
-    "\\ue202",
-    "citeturn",
-    ":antCitation[",
-    "]](",
-    "[cite",
-    "<!--",
-    ":::",
-)
+_SIGNS = ("oaicite", "\\ue202", "citeturn", ":::")
+_BRACKET_SIGNS = (":antCitation[", "]](", "[cite")
+_FOREIGN_SIGNS = ("\u2020", "\ue200", "\ue202")
 """A text with none of these and no tag of a rule is returned as it is, unread: most texts."""
 
 _SCANS = 3
@@ -94,9 +84,13 @@ def _part(part: object, profile: Profile) -> object:
 
 
 def _may_change(text: str, profile: Profile) -> bool:
-    if any(sign in text for sign in _SIGNS):
+    if "<" in text and ("<!--" in text or profile.mention.search(text)):
         return True
-    return "<" in text and profile.mention.search(text) is not None
+    if "[" in text and any(sign in text for sign in _BRACKET_SIGNS):
+        return True
+    if not text.isascii() and any(sign in text for sign in _FOREIGN_SIGNS):
+        return True
+    return any(sign in text for sign in _SIGNS)
 
 
 def _scan(text: str, profile: Profile) -> str:

@@ -99,7 +99,9 @@ async def load_context(
     Errors: CheckpointNotFound, UnknownEncoding, StoreUnavailable.
     """
     count = await ports.counter.counter(options.encoding)
-    reading = Reading(options, ports.policy, count, ports.profile, ports.rules, ports.image_tokens)
+    reading = Reading(
+        options, ports.policy, count, ports.profile, ports.rules, ports.image_tokens, ports.memo
+    )
     watch = _Stopwatch()
     if isinstance(source, StoredThread):
         if key is None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
+from app.core.exchanges import Prepared
 from app.core.markup import Profile, strip_message
 from app.core.model import Body, LoadOptions, Pointer, Policy, Registry, Summary, ThreadKey
 from app.core.ports import HistoryStore, SummaryCache, SummaryStore, TokenCounter
@@ -25,6 +26,7 @@ class HistoryPorts:
     """What load and save need.
 
     rules:  the id under which stored counts hold (see StoredMessage.rules).
+    memo:   exchanges that earlier loads have prepared; None prepares them anew.
     notify: queues a thread whose next summary is due. later: runs something once the answer is out.
     Both return at once.
     """
@@ -40,6 +42,7 @@ class HistoryPorts:
     max_turn_messages: int
     notify: Callable[[ThreadKey], None]
     later: Callable[[Coroutine[object, object, None]], None]
+    memo: Prepared | None = None
 
     @property
     def grid(self) -> Grid:

@@ -42,9 +42,9 @@ class Node:
 def trees(draw: st.DrawFn) -> list[Node]:
     """Checkpoints in order of their ids, each on an earlier one: branches, holes, seeds, writes."""
     nodes: list[Node] = []
-    seeds = st.one_of(
-        st.none(), st.booleans(), st.integers(-5, 5), st.text(max_size=3), st.binary()
-    )
+    # Inline values without NUL: the routes refuse it, as jsonb would.
+    texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)
+    seeds = st.one_of(st.none(), st.booleans(), st.integers(-5, 5), texts, st.binary())
     write = st.tuples(
         st.sampled_from(["", "~1", "~2"]), st.sampled_from("xyz"), st.sampled_from(CHANNELS)
     )

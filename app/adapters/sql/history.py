@@ -12,6 +12,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from app.adapters.sql import rows
 from app.adapters.sql.engine import Database
 from app.adapters.sql.statements import statements
+from app.adapters.sql.turn_reader import TurnReader
 from app.core.errors import CheckpointNotFound, Flaw, InvalidPayload
 from app.core.model import Appended, History, Large, NewTurn, ThreadKey, Turn
 
@@ -31,12 +32,22 @@ def utc_now() -> datetime:
 
 
 class SqlHistoryStore:
-    """Implements HistoryStore. now: the clock; the database's own is not asked (Citus refuses)."""
+    """Implements HistoryStore.
 
-    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
+    now: the clock; the database's own is not asked (Citus refuses). remembered: turns.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime] = utc_now,
+        *,
+        remembered: int = 0,
+    ) -> None:
         self._database = database
         self._sql = statements(database.schema)
         self._now = now
+        self._turns = TurnReader(remembered)
 
     async def recent(
         self, key: ThreadKey, *, window: int, stride: int, checkpoint_id: str | None = None
@@ -46,7 +57,7 @@ class SqlHistoryStore:
         found = await self._database.fetch(
             self._sql.load, *names(key), head, window, stride, self._now()
         )
-        history = rows.history(found, checkpoint_id)
+        history = rows.history(found, checkpoint_id, self._turns)
         if history and checkpoint_id is not None and not history.turns:
             raise CheckpointNotFound
         return history
@@ -56,7 +67,7 @@ class SqlHistoryStore:
         found = await self._database.fetch(
             self._sql.turns, *names(key), self._now(), turn_id(head), after
         )
-        return rows.branch(found, head)
+        return rows.branch(found, head, self._turns)
 
     async def append(self, key: ThreadKey, turn: NewTurn) -> Appended:
         """Store one turn in one trip. See HistoryStore.append.
@@ -86,7 +97,7 @@ class SqlHistoryStore:
         run = partial(self._database.fetch_on, connection)
         locked = bool(await run(self._sql.lock, *names(key)))
         found = await run(self._sql.load, *names(key), None, back, 1, self._now())
-        history = rows.history(found, None)
+        history = rows.history(found, None, self._turns)
         turn = decide(history)
         return locked, history, None if turn is None else await self._append(run, key, turn)
 

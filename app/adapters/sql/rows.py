@@ -1,7 +1,7 @@
 """Rows and stored JSON to values of the domain, and back. A row never leaves the adapter."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -145,24 +145,28 @@ def _with_large(message: StoredMessage, entries: Sequence[Row]) -> StoredMessage
     )
 
 
-def branch(rows: Sequence[Row], head: str | None) -> tuple[Turn, ...]:
+def branch(
+    rows: Sequence[Row], head: str | None, read: Callable[[Row], Turn] = turn
+) -> tuple[Turn, ...]:
     """Follow parents from the head and keep that chain. Shape: rows, turns oldest first."""
     chain: list[Turn] = []
     wanted = head
     for row in reversed(rows):
         if row["checkpoint_id"] == wanted:
-            chain.append(turn(row))
+            chain.append(read(row))
             wanted = row["parent_id"]
     return tuple(reversed(chain))
 
 
-def history(rows: Sequence[Row], checkpoint_id: str | None) -> History | None:
+def history(
+    rows: Sequence[Row], checkpoint_id: str | None, read: Callable[[Row], Turn] = turn
+) -> History | None:
     """Read the load function's answer. None: no such thread; no turns: no such checkpoint."""
     if not rows:
         return None
     found = registry(decode(rows[0]["payload"]))
     head = checkpoint_id or found.head
-    turns = branch([row for row in rows if row["kind"] == "turn"], head)
+    turns = branch([row for row in rows if row["kind"] == "turn"], head, read)
     return History(
         registry=found,
         head=head,
