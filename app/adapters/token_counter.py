@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 import quicktok
 import tiktoken
@@ -29,6 +29,8 @@ _CARRIED = {
 _RETRY_SECONDS = 60.0
 # tiktoken's pattern engine overflows its stack (and panics) on a long run of white space.
 _PIECE_CHARACTERS = 100_000
+_REMEMBERED_TEXTS = 1_000
+_REMEMBERED_CHARACTERS = 8_000
 
 
 class EncodingTokenCounter:
@@ -118,8 +120,14 @@ def _settle(
 
 def _make(encoding: str) -> Count:
     if encoding in _CARRIED:
-        return _carried(_CARRIED[encoding])
-    return _fetched(tiktoken.get_encoding(encoding))
+        return _remembering(_carried(_CARRIED[encoding]))
+    return _remembering(_fetched(tiktoken.get_encoding(encoding)))
+
+
+def _remembering(count: Count) -> Count:
+    """Count a text of usual length once while it is in use: every load counts its summary again."""
+    recent = lru_cache(_REMEMBERED_TEXTS)(count)
+    return lambda text: recent(text) if len(text) <= _REMEMBERED_CHARACTERS else count(text)
 
 
 def _carried(name: str) -> Count:
