@@ -46,3 +46,16 @@ def test_an_answer_is_made_anew(service: Service, api_key: str) -> None:
     starred = [line.split(" ")[-1] for line in printed if line.startswith("  *")]
     assert starred == ["Amazon.", "Hello.", "Nile.", "Hello."]
     assert printed[-1].endswith("['Hello!', 'Hello.', 'Name a river.', 'The Nile.']")
+
+
+def test_what_finished_never_runs_again(service: Service, api_key: str) -> None:
+    """Of a super-step that crashed only what crashed is run again; the answer goes to who asked."""
+    printed = run("pattern_a", service, api_key)
+
+    assert printed == [
+        "crashed after: ['flight', 'hotel']",
+        "resumed, ran: ['hotel', 'book']",
+        "it asks: Book Hotel du Lac and LX 8?",
+        "answered, ran: ['book']",
+        "booked: Hotel du Lac and LX 8",
+    ]

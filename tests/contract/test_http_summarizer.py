@@ -96,7 +96,7 @@ async def test_gives_up_on_a_provider_that_hangs(model: ModelServer) -> None:
         with pytest.raises(SummaryFailed):
             await made.summarize(None, MESSAGES, max_tokens=100)
 
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 10
         model.mode = "answer"
         assert await made.summarize(None, MESSAGES, max_tokens=100)
 

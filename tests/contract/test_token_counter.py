@@ -206,5 +206,5 @@ async def test_a_hanging_fetch_costs_a_bounded_wait_and_nothing_else() -> None:
                 await counter.counter("p50k_base")
         count = await counter.counter("o200k_base")
 
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 10
         assert count("hello") == 1
